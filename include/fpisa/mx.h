@@ -24,7 +24,10 @@ static __always_inline void fpisa_mx_stage0(const void *in, __u8 scale, struct f
 	}
 }
 
-/* Run stage 1. A block of zeros gets the least exponent, whatever its scale, so that it does not shift other contributions. */
+/*
+ * Run stage 1. A block of zeros gets the least exponent, whatever its scale, so that the block does not shift other
+ * contributions.
+ */
 static __always_inline void fpisa_mx_stage1(struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	__u16 e = p.e[0] + 1;

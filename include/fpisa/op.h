@@ -147,7 +147,9 @@ static __always_inline void fpisa_fit(struct fpisa_lane *l, __u64 high, __u64 lo
 	l->e = (__u32)(e & FPISA_EXP_MASK) | (l->e & FPISA_EXP_SPECIAL);
 }
 
-/* Compute (m 2^64) / divisor, with two digits of 32 bits below the integer quotient and the remainder as a sticky bit. */
+/*
+ * Compute (m 2^64) / divisor, with two digits of 32 bits below the integer quotient, and the remainder as a sticky bit.
+ */
 static __always_inline void fpisa_divide(struct fpisa_lane *l, const struct fpisa_final *fin, struct fpisa_format f)
 {
 	__u64 d = fin->divisor, m = (__u64)l->m, q, digit, low;

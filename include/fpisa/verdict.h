@@ -4,7 +4,7 @@
  * counter, and the reason in an ERROR. `fpisa stats` prints a line for each verdict.
  *
  * The columns are name, class and sentence. These are the classes:
- *	PASS	passed to the kernel, because the frame is not an FPISA frame, or is a HELLO that needs a neighbour or route
+ *	PASS	a frame that passes to the kernel: not FPISA, or a HELLO that needs a neighbour or a route
  *	TAKEN	an FPISA frame, consumed without an answer
  *	REPLY	an FPISA frame that is answered
  *	DROP	an FPISA frame that is invalid, or not possible now; the sentence says why
@@ -124,10 +124,11 @@ static __always_inline int fpisa_is_drop(__u32 verdict)
  * retransmissions	contributions marked RETRANSMIT that passed all checks, even if the rules then refused them
  * marked		contributions with a congestion mark (ECN CE) that passed all checks
  * told_lost		results that named ranks whose contribution to the previous chunk was lost
- * mau0..mau8		stages run, by tail call or in place of a missed one; where MAU0 or MAU5 missed, `fused` and `fused_reads` count
+ * mau0..mau8		stages that ran, by tail call or in place of a missing one; if MAU0 or MAU5 is missing, `fused` or
+ *			`fused_reads` counts instead
  * fused		contributions added in one program, by the fused body or unit by unit
  * fused_reads		results read in one program, including kept results
- * missed_tail_calls	stages whose slot of the program array was empty; another program ran them, or v_pipeline counts
+ * missed_tail_calls	stages that were missing in the program array; another program ran them, or v_pipeline counts
  * unaddressed		unicast copies at a port where each live rank already had its copy
  * rounded..overflowed	added elements with this event of format.h (paper, section 5.2.1)
  * results_*		results that carried INEXACT, OVERFLOW, OVERWRITE, NAN, INF

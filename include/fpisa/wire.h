@@ -55,7 +55,7 @@ struct fpisa_hdr {
 	__le64 digest;	     /* 32 digest of all calls of the generation up to this call: fpisa_digest() */
 	__le32 call;	     /* 40 number of the call since the generation began */
 	__le16 contributors; /* 44 RESULT: number of ranks in the sum; STATUS: number of ranks so far */
-	__le16 reason; /* 46 ERROR: enum fpisa_verdict; RESULT: up to 16 workers, ranks whose contribution to the chunk before is lost; partial sum: FPISA_PART_* */
+	__le16 reason; /* 46 ERROR: enum fpisa_verdict; RESULT: up to 16 workers, ranks with a lost contribution to the previous chunk; partial sum: FPISA_PART_* */
 	__le64 secret; /* 48 see below */
 	__le64 bitmap; /* 56 RESULT, STATUS: ranks that contributed; WELCOME: live ranks; PENDING: ranks that wait; see below */
 	__le64 aux;	 /* 64 see below */
@@ -82,8 +82,8 @@ struct fpisa_hdr {
  *	HELLO	the sender's incarnation, increasing over its restarts (ns since 1970), below 2^63
  *	WELCOME	the incarnation that the aggregator holds for this rank
  *	ADD	operation scale: the factor, bits of an IEEE binary64; else 0
- *	RESULT	up to 16 workers: 4 bits for each rank, its position in the order of arrival; above: ranks whose contribution
- *		to the previous chunk was lost
+ *	RESULT	up to 16 workers: 4 bits for each rank, its position in the order of arrival; above: ranks whose
+ *		contribution to the previous chunk was lost
  *	STATUS	the live ranks of the job
  *	ROWS, ACK	number of the copy of the rows, given by their worker (doc/query-wire.md)
  */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Comparing a configuration file with the running datapath, and applying it; config.h has the contracts. Applying makes
- * missing objects and does not change running ones. A job that runs with the file's parameters keeps its slots; other
- * parameters are an error. Everything is checked before anything is made. If making fails, the new objects are removed:
- * the file is applied as a whole or not at all.
+ * Comparing a configuration file with the running datapath, and applying it; config.h has the contracts. Applying a
+ * file creates missing objects and does not change running ones. A job that runs with the parameters of the file keeps
+ * its slots. A job that runs with other parameters is an error. All checks precede all changes. If an object cannot be
+ * created, the new objects are removed, so the file is applied completely or not at all.
  */
 #include <errno.h>
 #include <json-c/json.h>
@@ -19,7 +19,10 @@
 
 /* -- this machine ------------------------------------------------------------ */
 
-/* Warn of jobs for which the default number of slots has no room: without `slots` the jobs get the loaded number. */
+/*
+ * Warn of jobs that do not fit into the default number of slots. Without `slots`, the file uses the number of the
+ * loaded datapath.
+ */
 static int look_at_default(struct config *c)
 {
 	struct fpisa_job *jobs = calloc(FPISA_MAX_JOBS, sizeof(*jobs));
@@ -95,14 +98,17 @@ static int check_datapath(const struct config *c, const struct datapath *dp)
 	return 0;
 }
 
-/* Check whether the interface runs the datapath as the file says. If it does not run it, it must be free. */
+/*
+ * Check whether the interface runs the datapath as described in the file. An interface that does not run the datapath
+ * must be free.
+ */
 static int look_at_interface(const struct datapath *dp, const char *pin, struct config_interface *i)
 {
 	struct datapath_interface now = {.name = ""};
 	__u32 ifindex = if_nametoindex(datapath_place(i->name, i->load.mode, i->place));
 	int got;
 
-	if (!ifindex) /* reported already */
+	if (!ifindex) /* the error has been reported already */
 		return 0;
 	got = dp ? datapath_attached(dp, ifindex, &now) : datapath_program_on(ifindex, &now);
 	if (got < 0)
@@ -116,7 +122,7 @@ static int look_at_interface(const struct datapath *dp, const char *pin, struct 
 	return 0;
 }
 
-/* Return whether the parameters are the same, except those that the datapath and job shrink set. */
+/* Return whether the parameters are the same, except those that the datapath and `fpisa job shrink` set. */
 static bool same_parameters(const struct fpisa_job *now, const struct fpisa_job *want)
 {
 	struct fpisa_job a = *now, b = *want;
@@ -130,8 +136,8 @@ static bool same_parameters(const struct fpisa_job *now, const struct fpisa_job 
 }
 
 /*
- * Check that the job's ports exist: its device map loses an interface that is removed, even if another with its name is
- * created.
+ * Check that the ports of the job exist. The kernel removes a deleted interface from the job's device map, even if
+ * another interface of the same name is created.
  */
 static int check_alive(const struct datapath *dp, __u32 job, const struct fpisa_job *now)
 {
@@ -153,7 +159,7 @@ static int check_alive(const struct datapath *dp, __u32 job, const struct fpisa_
 	return 0;
 }
 
-/* Return whether the job's fan-out has an entry of this port, at `rank` if it is unicast. */
+/* Return whether the fan-out of the job has an entry for this port. With unicast, the entry must be that of `rank`. */
 static bool has_port(const struct datapath *dp, __u32 job, const struct fpisa_job *now, __u32 rank, __u32 ifindex)
 {
 	bool unicast = now->fanout == FPISA_FANOUT_UNICAST;
@@ -166,8 +172,8 @@ static bool has_port(const struct datapath *dp, __u32 job, const struct fpisa_jo
 }
 
 /*
- * Check that results leave by the interfaces that the file names. With multicast, each of these has an entry, and no
- * other interface has.
+ * Check that results leave through the interfaces in the file. With multicast, each of these interfaces must have an
+ * entry, and no other interface may have one.
  */
 static int check_devices(const struct datapath *dp, const struct config_job *j, const struct fpisa_job *now)
 {
@@ -200,7 +206,10 @@ static int check_devices(const struct datapath *dp, const struct config_job *j, 
 	return 0;
 }
 
-/* Check a job. jobs[FPISA_MAX_JOBS] are the running jobs and the file's jobs before this one. They share `slots` slots. */
+/*
+ * Check a job. jobs[FPISA_MAX_JOBS] are the running jobs and the file's jobs before this one. All of these jobs share
+ * `slots` slots.
+ */
 static int look_at_job(const struct datapath *dp, struct config_job *j, struct fpisa_job *jobs, __u32 slots)
 {
 	struct fpisa_job *now = &jobs[j->number], *want = &j->spec.job;
@@ -226,7 +235,10 @@ static int look_at_job(const struct datapath *dp, struct config_job *j, struct f
 	return check_alive(dp, j->number, now) ?: check_devices(dp, j, now);
 }
 
-/* Check the file against the running datapath. `dp` is NULL if none is loaded; `pin` is where it would be pinned. */
+/*
+ * Compare the file with the running datapath. `dp` is NULL if no datapath is loaded. `pin` is the directory for the
+ * pins of a new datapath.
+ */
 static int look_at_datapath(struct config *c, const struct datapath *dp, const char *pin)
 {
 	struct fpisa_job *jobs = calloc(FPISA_MAX_JOBS, sizeof(*jobs));
@@ -262,7 +274,8 @@ static int look_at_datapath(struct config *c, const struct datapath *dp, const c
 /* -- making ----------------------------------------------------------------- */
 
 struct made {
-	int interfaces, jobs; /* finished, from the file's first; those that did not run before are ours */
+	/* number of finished interfaces and jobs, in the order of the file; those that did not run before are new */
+	int interfaces, jobs;
 };
 
 static int make_interfaces(struct config *c, const char *pin, struct made *m)
@@ -306,7 +319,7 @@ static int make_jobs(struct config *c, struct datapath *dp, struct made *m)
 	return err;
 }
 
-/* Remove what was made. `before`: a datapath was pinned, and stays. */
+/* Remove the new objects. `before` says that a datapath was already pinned, which stays. */
 static void take_back(struct config *c, struct datapath *dp, const char *pin, bool before, const struct made *m)
 {
 	struct datapath_unloaded u;

@@ -2,17 +2,17 @@
 /*
  * The configuration file, which lists the interfaces to load and the jobs to create.
  *
- * 	[datapath]		keys: pin, and load's options but mode
- * 	port = 18000
- * 	[interface eth0]	keys: mode
- * 	[job 7]			keys: the options of job add
- * 	workers = 10.0.0.11,10.0.0.12
- * 	[manager]		keys: manager/policy.c; what `fpisa serve` may assign
- * 	[key train]		keys: the same; what the groups of a key may have
+ *	[datapath]		keys: pin, and the options of load except mode
+ *	port = 18000
+ *	[interface eth0]	keys: mode
+ *	[job 7]			keys: the options of job add
+ *	workers = 10.0.0.11,10.0.0.12
+ *	[manager]		keys: see manager/policy.c; limits for `fpisa serve`
+ *	[key train]		keys: the same; limits for the groups of a key
  *
- * A key is an option without its dashes, and goes through the verb's own parser. An option without an argument takes
- * yes or no. parser.c reads and checks; apply.c examines the machine and creates what is missing; role.c decides which
- * host is the manager; load.c has load's options, which the verb shares.
+ * A key is an option without its dashes, and the verb's own parser parses its value. The value of an option without an
+ * argument is yes or no. parser.c reads and checks the file. apply.c examines the machine and creates missing objects.
+ * role.c decides which host is the manager. load.c has the options of load, for the verb too.
  */
 #ifndef FPISA_CONFIG_H
 #define FPISA_CONFIG_H
@@ -23,25 +23,25 @@
 #include "manager/policy.h"
 
 #define CONFIG_FILE "/etc/fpisa/fpisa.conf"
-#define CONFIG_PLACE_LEN (PATH_MAX + 16) /* "FILE:LINE" */
+#define CONFIG_PLACE_LEN (PATH_MAX + 16) /* size of "FILE:LINE" */
 
 struct config_interface {
 	int line;
 	const char *name;
-	char place[IF_NAMESIZE];   /* config apply: the interface that is loaded for it: datapath_place() */
-	struct datapath_load load; /* only its mode */
-	bool runs;		   /* config apply: runs already, as the file says */
+	char place[IF_NAMESIZE];   /* config apply: interface to which the datapath attaches: datapath_place() */
+	struct datapath_load load; /* only the mode is used */
+	bool runs;		   /* config apply: the interface already runs as described in the file */
 };
 
 struct config_job {
 	int line;
 	__u32 number;
-	struct job_spec spec; /* complete, except for values from routing */
-	int wrong;	      /* wrong on this machine */
-	bool runs;	      /* config apply: runs already, as the file says */
+	struct job_spec spec; /* complete job, except for values from routing */
+	int wrong;	      /* nonzero: the job is wrong on this machine */
+	bool runs;	      /* config apply: the job already runs as described in the file */
 };
 
-/* Options of `fpisa serve`, which override the file's, even when that is read again; 0, NULL: not given. */
+/* Options of `fpisa serve`, which override the file, even when the file is read again. 0 or NULL: not given. */
 struct config_given {
 	const char *manager, *colocated;
 	__be32 address;
@@ -50,12 +50,12 @@ struct config_given {
 
 struct config {
 	const char *file;
-	char *text;		       /* the text into which names and values point */
-	int datapath_line;	       /* 0: no [datapath] */
-	struct datapath_load load;     /* its port, group and CPUs */
-	struct common common;	       /* its pin */
-	int manager_line;	       /* 0: no [manager] */
-	struct manager_policy manager; /* as config_give() set it */
+	char *text;		       /* text of the file; names and values point into it */
+	int datapath_line;	       /* line of [datapath]; 0: no such section */
+	struct datapath_load load;     /* port, group and CPUs of [datapath] */
+	struct common common;	       /* pin of [datapath] */
+	int manager_line;	       /* line of [manager]; 0: no such section */
+	struct manager_policy manager; /* policy of [manager], changed by config_give() */
 	struct config_given given;
 	int interfaces, jobs;
 	struct config_interface interface[DATAPATH_MAX_INTERFACES];
@@ -64,47 +64,47 @@ struct config {
 
 /*
  * Read and check a file. Report every error with FILE:LINE. Return 0, -EINVAL, or the error of opening the file. Do not
- * examine interfaces, routes or the kernel. The caller has to release *c in any case.
+ * examine interfaces, routes or the kernel. The caller must release *c, even after an error.
  */
 int config_read(struct config **c, const char *file);
 void config_free(struct config *c);
 
 /*
  * Check interfaces, routes and addresses. This needs no privilege. In a draft, only warn about missing parts, because
- * they may appear later, or belong to another machine. Return 0 or -EINVAL.
+ * these parts may be added later or belong to another machine. Return 0 or -EINVAL.
  */
 int config_look(struct config *c, bool draft);
 
 /*
- * Create the objects of the file that are missing, and print them on stdout, as JSON if `json`. If one cannot be
+ * Create the objects of the file that are missing, and print them on stdout, as JSON if `json`. If an object cannot be
  * created, remove the new objects again. `pin` may be NULL. Return 0 or -errno.
  */
 int config_apply(struct config *c, const char *pin, bool json);
 
 /*
- * Override [manager] of the file, which must exist, with the options of the command line. Their texts must stay valid.
- * Return 0 or BAD_USAGE, reported.
+ * Override the section [manager], which must exist, by the options of the command line. The strings of the options must
+ * stay valid. Return 0, or report an error and return BAD_USAGE.
  */
 int config_give(struct config *c, const struct config_given *given);
 
 /*
- * Return whether this host is an aggregator of a manager elsewhere, not a manager itself. If workers' hosts are the
- * aggregators, all have one file: with `colocated` the manager is the host that `manager` names. A name that cannot be
- * resolved belongs to another host.
+ * Return whether this host is an aggregator of a manager on another host. If the hosts of the workers are the
+ * aggregators, all hosts have the same file. In this case, with `colocated`, the manager is the host in `manager`. A
+ * name that cannot be resolved belongs to another host.
  */
 bool config_manager_elsewhere(const struct config *c);
 
-/* -- load.c: the options of fpisa load, for the verb too --------------------- */
+/* -- load.c: the options of fpisa load --------------------- */
 
-/* The options of load: from OPT_VERB on its own options, below that the options of every verb */
+/* The options of load. Values from OPT_VERB on are options of load only, and lower values are options of all verbs. */
 extern const struct option load_options[];
 
-/* Take one option as getopt_long() leaves it, with its argument in optarg. Return 0, BAD_USAGE or -errno. */
+/* Process an option that getopt_long() has returned, with its argument in optarg. Return 0, BAD_USAGE or -errno. */
 int load_option(struct datapath_load *o, int opt, struct common *c);
 
 /* -- for parser.c and apply.c ---------------------------------------------------- */
 
-/* Make messages refer to this line from here on. `place` belongs to the caller and must stay valid. */
+/* Make all following messages refer to this line. The caller owns `place`, which must stay valid. */
 void config_at(const struct config *c, int line, char place[CONFIG_PLACE_LEN]);
 
 #endif

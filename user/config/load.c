@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The options of fpisa load, which are also keys of a configuration file */
+/* The options of fpisa load, which are also keys of a configuration file. */
 #include <errno.h>
 #include <grp.h>
 #include <stddef.h>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Read and check a configuration file; config.h has the syntax. The parser is our own for two reasons. libinih, as
- * Debian builds it, cuts lines at 200 bytes, which is less than 64 workers take. libconfuse and libconfig stop at the
- * first error.
+ * Read and check a configuration file; config.h has the syntax. No library is used for two reasons. libinih, as Debian
+ * builds it, truncates lines at 200 bytes, and 64 workers need more. libconfuse and libconfig stop at the first error.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -26,11 +25,11 @@ enum section { NOWHERE, SKIPPED, DATAPATH, INTERFACE, JOB, MANAGER, KEY };
 struct reader {
 	struct config *c;
 	enum section section;
-	struct manager_quota *quota; /* quota of this section [key NAME] */
+	struct manager_quota *quota; /* quota of the current section [key NAME] */
 	int line, errors;
-	int errors_before;	    /* errors before this section */
-	int key_line[MAX_KEYS];	    /* line of each key of this section, by index in its table; 0: not given */
-	bool sound[FPISA_MAX_JOBS]; /* jobs of the file that have no errors of their own */
+	int errors_before;	    /* number of errors before the current section */
+	int key_line[MAX_KEYS];	    /* line of each key of the current section, by index in its table; 0: not given */
+	bool sound[FPISA_MAX_JOBS]; /* jobs of the file whose sections have no errors */
 	char place[CONFIG_PLACE_LEN];
 };
 
@@ -62,7 +61,7 @@ static const struct option *table(enum section s)
 	return job;
 }
 
-/* Return whether the option of the table is a key of the section. */
+/* Return whether the option is a key of the section. */
 static bool is_key(enum section s, const struct option *o)
 {
 	bool mode = !strcmp(o->name, "mode");
@@ -93,7 +92,7 @@ static int refuse_key(enum section s, const char *name)
 	return refuse(-EINVAL, "'%s' is not a key of this section; the keys are %s", name, known);
 }
 
-/* Call the verb's own parser, with the arguments that getopt_long() would give it. */
+/* Call the parser of the verb with the arguments that getopt_long() would pass. */
 static int take(struct reader *r, const struct option *o, char *value)
 {
 	struct config *c = r->c;
@@ -283,7 +282,7 @@ static int begin_section(struct reader *r, char *name)
 
 /* -- lines --------------------------------------------------------------- */
 
-/* Remove the comment, and blanks at either end. */
+/* Remove the comment, and blanks at both ends. */
 static char *trim(char *s)
 {
 	char *end;
@@ -323,10 +322,7 @@ static void read_line(struct reader *r, char *s)
 	r->errors += !!err;
 }
 
-/*
- * Open the file. Refuse a pipe, which need not have an end: fpisa serve reads the file again while groups live, and
- * must not block.
- */
+/* Open the file. Refuse a pipe, because it may block, and `fpisa serve` reads the file again while groups exist. */
 static int open_text(const char *file)
 {
 	int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), err = 0;
@@ -362,8 +358,8 @@ static int read_text(struct config *c)
 }
 
 /*
- * Check that the slots suffice for the jobs. If the file does not set `slots`, the loaded datapath may have any number,
- * which config_apply() checks.
+ * Check that there are enough slots for the jobs. If the file does not set `slots`, the loaded datapath may have any
+ * number of slots, which config_apply() checks.
  */
 static int place_jobs(struct reader *r)
 {
@@ -386,7 +382,7 @@ static int place_jobs(struct reader *r)
 	return jobs ? 0 : fail(-ENOMEM, NULL, "%s", c->file);
 }
 
-/* Make the checks that need all sections, and each of them valid. */
+/* Run the checks that need all sections to be valid. */
 static void end_file(struct reader *r)
 {
 	const struct config *c = r->c;

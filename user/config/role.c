@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The role of `fpisa serve` on this host: options override the file, and hosts with the same file choose the manager;
- * config.h has the contract.
+ * The role of `fpisa serve` on this host; config.h has the contract. Options override the file, and hosts with the same
+ * file agree on the manager.
  */
 #include <arpa/inet.h>
 

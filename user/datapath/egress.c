@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The egress program, and the entries by which single replies leave with it (fpisa_replies). Each network namespace has
- * its own map, because an ifindex is valid only in its namespace. Program and map are pinned, once a job exists.
+ * The egress program, and the entries of fpisa_replies, through which single replies leave with this program. Each
+ * network namespace has its own map, because an ifindex is valid only in its namespace. Program and map are pinned when
+ * the first job is created.
  */
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -16,7 +17,7 @@
 #include "object.h"
 #include "pin.h"
 
-#define PORTS_NAME 32 /* bytes of "fpisa_ports_" and the number of a namespace */
+#define PORTS_NAME 32 /* size of "fpisa_ports_" with the number of a namespace */
 
 static int find_pinned(void *dir, const char *name)
 {
@@ -40,7 +41,7 @@ int egress_open(const char *dir, int *prog_fd)
 	return egress_renew(dir, prog_fd);
 }
 
-/* Name the map of this process's network namespace. Report nothing. */
+/* Write the name of the map of this process's network namespace. Report no errors. */
 static int look_name_here(char name[PORTS_NAME])
 {
 	struct stat st;
@@ -65,7 +66,7 @@ bool datapath_job_here(const struct datapath *dp, __u32 job)
 	bool here;
 	int ports;
 
-	/* A job that was made by hand has no such map. */
+	/* A job that the CLI did not create has no such map. */
 	if (bpf_map_lookup_elem(dp->replies_fd, &job, &id) || look_name_here(name))
 		return true;
 	ports = pin_open(dp->pin, name);
@@ -133,7 +134,10 @@ static int open_or_make(const char *dir, int *ports)
 	return pin_fd(dir, name, *ports);
 }
 
-/* Put the map into fpisa_replies. The kernel waits for a grace period if the entry changes. */
+/*
+ * Put the map into fpisa_replies, unless it is already there, because the kernel waits for a grace period if the entry
+ * changes.
+ */
 static int put(const struct datapath *dp, __u32 job, int ports)
 {
 	__u32 id;
@@ -152,7 +156,7 @@ int reply_ports_give(const struct datapath *dp, __u32 job, const __u32 *ifindex,
 	if (!err) {
 		struct reply_ports w = {ports, prog_fd};
 
-		/* Add the interfaces by which frames enter. */
+		/* Add the interfaces through which frames arrive. */
 		err = interfaces_each(dp->jobs_id, dp->control->entry, add_attached, &w);
 		err = err < 0 ? err : 0;
 	}
@@ -203,7 +207,10 @@ bool reply_ports_here(const char *dir, __u32 job)
 
 /* -- upgrade -------------------------------------------------------------- */
 
-/* Renew all entries of a device map. Collect the keys first: an entry that is replaced may change its place. */
+/*
+ * Renew all entries of a device map. Collect the keys first, because a replaced entry may change its position in the
+ * iteration.
+ */
 static int renew(int map, int prog_fd)
 {
 	struct bpf_devmap_val val;
@@ -216,14 +223,14 @@ static int renew(int map, int prog_fd)
 		if (bpf_map_lookup_elem(map, &key[i], &val))
 			continue;
 		val.bpf_prog.fd = prog_fd;
-		/* EINVAL: the interface has just disappeared, and its entry with it. */
+		/* Ignore EINVAL, which means that the interface and its entry have just been removed. */
 		if (bpf_map_update_elem(map, &key[i], &val, BPF_ANY) && errno != EINVAL)
 			err = fail(-errno, NULL, "interface %u: replace egress program", val.ifindex);
 	}
 	return err;
 }
 
-/* Renew the ports of a job if its replies leave through the map `ports`. */
+/* Renew the ports of a job's results if the replies of the job use the map `ports`. */
 static int renew_job(const struct datapath *dp, __u32 job, __u32 ports, int prog_fd)
 {
 	__u32 id = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The objects of the further families, embedded by their skeletons */
+/* The objects of the further families, embedded as skeletons. */
 #include "families.h"
 #include "families.skel.h"
 #include "fpisa/job.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Programs of the further families, loaded into a running datapath when a job needs them */
+/* Programs of the further families, loaded into a running datapath when a job needs them. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -70,7 +70,7 @@ struct bpf_object *family_open(__u8 family, const char *pin, bool steered)
 	return o;
 }
 
-/* Load a family's programs and put them into `banks`, a bitmap. */
+/* Load the programs of a family and put them into the banks of the bitmap `banks`. */
 static int load_into(const struct datapath *dp, __u8 family, __u32 banks)
 {
 	struct bpf_object *o = family_open(family, dp->pin, dp->steering.cpus);

@@ -13,8 +13,8 @@
 #include "pin.h"
 
 /*
- * Return the size of a map. A broadcast reads every entry, also the empty ones. This takes some 100 ns for 64 entries
- * and is unmeasurable for 8, so maps have three sizes.
+ * Return the size of a map for `workers` workers. There are three sizes, because a broadcast also reads the empty
+ * entries, which takes some 100 ns for 64 entries and no measurable time for 8.
  */
 static __u32 room_for(__u32 workers)
 {
@@ -37,8 +37,8 @@ static void keep_map(struct datapath *dp, __u32 job, int ports)
 }
 
 /*
- * Open the map of the number, which stays open, and set its room. Return the descriptor, -ENOENT, or -EPERM without
- * CAP_SYS_ADMIN. Report nothing.
+ * Open the map of a job number, and set *room to its size. The map stays open. Return the descriptor, or -ENOENT, or
+ * -EPERM without CAP_SYS_ADMIN. Report no errors.
  */
 static int open_map(struct datapath *dp, __u32 job, __u32 *room)
 {
@@ -106,7 +106,7 @@ static int clear_port(__u32 job, int ports, __u32 key)
 
 /*
  * Set the job's ports and clear all other entries. Multicast has an entry for each port, at the first rank that uses
- * it; unicast has an entry for each rank.
+ * the port. Unicast has an entry for each rank.
  */
 static int set_ports(__u32 job, const struct fpisa_job *j, const __u32 *ifindex, int ports, __u32 room, int prog_fd)
 {
@@ -156,7 +156,9 @@ int fanout_empty(struct datapath *dp, __u32 job)
 	__u32 room = 0;
 	int ports = open_map(dp, job, &room), err = 0;
 
-	/* Another process made the map, and this process may not open it, or may not even make another. */
+	/*
+	 * Another process has created the map, and this process may neither open it nor, perhaps, create another map.
+	 */
 	if (ports == -EPERM)
 		return privilege_has(PRIVILEGE_LOAD) ? make_and_put(dp, job, room_for(dp->jobs[job].workers)) :
 						       fanout_remove(dp, job);
@@ -174,7 +176,7 @@ int fanout_remove(struct datapath *dp, __u32 job)
 	return 0;
 }
 
-/* Wait by putting a map into the array. The job has no ports. */
+/* Wait by putting a map into the array. The job must have no ports. */
 int fanout_wait(struct datapath *dp, __u32 job)
 {
 	__u32 room = FPISA_MAX_WORKERS;
@@ -246,7 +248,7 @@ static void *prepare(void *arg)
 	return NULL;
 }
 
-/* Use a thread for each number, so that all wait for their grace periods at the same time. */
+/* Use a thread for each number, so that all of them wait for a grace period at the same time. */
 int datapath_jobs_prepare(struct datapath *dp, __u64 jobs)
 {
 	struct preparation p[FPISA_MAX_JOBS];
@@ -259,7 +261,7 @@ int datapath_jobs_prepare(struct datapath *dp, __u64 jobs)
 	for (__u32 job = 0; !err && job < FPISA_MAX_JOBS; job++) {
 		if (!(jobs >> job & 1))
 			continue;
-		/* Most groups are small. */
+		/* Half of the maps are small, because most groups are small. */
 		p[n] = (struct preparation){.dp = dp,
 					    .job = job,
 					    .room = n < all / 2	    ? room_for(1) :

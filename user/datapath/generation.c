@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Generations of jobs, counted on from the clock */
+/* Numbers of generations, which begin with the clock. */
 #include <stdbool.h>
 #include <time.h>
 
@@ -12,7 +12,10 @@ void generations_seed(struct fpisa_control *control)
 
 	clock_gettime(CLOCK_REALTIME, &t);
 	now = (__u32)t.tv_sec * FPISA_GENERATIONS_S + (__u32)t.tv_nsec / (1000000000 / FPISA_GENERATIONS_S);
-	/* 0 means that the datapath is not seeded yet. Numbers wrap: the difference says which is later. */
+	/*
+	 * 0 means that the datapath has not been seeded yet. Numbers wrap, so their difference determines which is
+	 * later.
+	 */
 	while ((!old || (__s32)(now - old) > 0) &&
 	       !__atomic_compare_exchange_n(&control->next_generation, &old, now, false, __ATOMIC_SEQ_CST,
 					    __ATOMIC_RELAXED))

@@ -24,10 +24,11 @@ static const struct {
 
 #define MAPS (int)(sizeof(maps) / sizeof(maps[0]))
 
-#define MANAGER GROUPS /* word of the manager's process: its number, and in the upper bits its start time */
+/* index of the word of the manager's process, which has its pid and, in the upper bits, its start time */
+#define MANAGER GROUPS
 #define PID_BITS 22
 
-/* Refuse maps of another version, whose contents and jobs belong to that version. */
+/* Refuse maps of another version, because their contents and jobs belong to the other version. */
 static int check_size(const struct datapath *dp, int fd, int i)
 {
 	struct bpf_map_info info = {0};
@@ -218,7 +219,7 @@ int datapath_groups_count(const struct datapath_groups *g, const struct manager_
 /* -- the manager's process ---------------------------------------------------- */
 
 /*
- * Return a word that identifies a process: its number, which the kernel reuses, and its start time. Return 0 if the
+ * Return a word that identifies a process by its pid, which the kernel reuses, and its start time. Return 0 if the
  * process does not exist.
  */
 static __u64 process_word(pid_t pid)
@@ -236,8 +237,8 @@ static __u64 process_word(pid_t pid)
 	fclose(f);
 	text[n] = 0;
 	/*
-	 * The fields follow the name, which may contain any characters: the state is the third field, the start time
-	 * the 22nd.
+	 * The fields follow the name, which may contain any characters. The third field is the state, and the 22nd
+	 * field is the start time.
 	 */
 	at = strrchr(text, ')');
 	if (!at || sscanf(at + 1, " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",

@@ -74,7 +74,7 @@ bool program_uses_map(int fd, __u32 id)
 	return false;
 }
 
-/* Return the kernel's own account of a map's memory, from its fdinfo. */
+/* Return the memory of a map in bytes, from its fdinfo. */
 static __u64 memory_of(int fd)
 {
 	unsigned long long bytes = 0;

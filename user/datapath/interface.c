@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Interfaces: find, attach and detach by netlink, and see attached programs, also in other network namespaces */
+/*
+ * Interfaces: finding, attaching and detaching by netlink, and examining attached programs, also in other network
+ * namespaces.
+ */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -105,7 +108,7 @@ int interface_attached(__u32 ifindex, __u32 jobs_id, __u32 entry, struct datapat
 		return 0;
 	fd = bpf_prog_get_fd_by_id(i->program.id);
 	if (fd < 0 && errno == EPERM) {
-		/* Without CAP_SYS_ADMIN only the program's id can be seen. */
+		/* Without CAP_SYS_ADMIN, only the id of the program is known. */
 		err = entry && entry == i->program.id;
 		snprintf(i->program.name, sizeof(i->program.name), "%s", err ? "fpisa" : "?");
 		return err;
@@ -165,7 +168,7 @@ int interface_check_above(const char *dev, __u32 ifindex, const char *what, cons
 	int n = link_get(ifindex, &at) ? 0 : links_get(&links);
 	char off[OFF_LEN];
 
-	/* Every program counts, whoever attached it. */
+	/* Any program counts, even if another loader attached it. */
 	for (int k = 0; k < n && !i.program.id; k++)
 		if (link_above(&links[k], &at)) {
 			interface_attached(links[k].index, 0, pin_entry(dir), &i, NULL);
@@ -191,7 +194,7 @@ int interfaces_each(__u32 jobs_id, __u32 entry,
 		struct datapath_interface found = {.name = ""};
 		int prog_fd = -1, is = interface_attached(i->if_index, jobs_id, entry, &found, &prog_fd);
 
-		/* The interface, or its program, may be gone meanwhile. */
+		/* Ignore an interface or a program that has been removed in the meantime. */
 		if (is < 0 && is != -ENODEV && is != -ENOENT)
 			err = fail(is, NULL, "%s: look up its XDP program", i->if_name);
 		if (is > 0) {
@@ -284,7 +287,10 @@ void datapath_off(const struct datapath_interface *i, const char *dir, char comm
 			 strcmp(home, DATAPATH_PIN) ? home : "");
 }
 
-/* Find the program's map of jobs by name, because its pin directory is not known. Return the number of jobs or -errno. */
+/*
+ * Find the program's map of jobs by name, because its pin directory is not known. Return the number of jobs, or a
+ * negative errno.
+ */
 static int jobs_of(int prog_fd)
 {
 	__u32 ids[64];
@@ -389,8 +395,8 @@ int interfaces_in_other_netns(__u32 jobs_id, __u32 entry, struct datapath_other_
 	*e = (struct datapath_other_netns){.dev = ""};
 	n = netns_others(look, &s, &e->hidden);
 	/*
-	 * A caller without CAP_SYS_ADMIN cannot enter namespaces; a caller with both capabilities has no better way, as
-	 * in a container.
+	 * Ask for more privilege only if it would help. A caller without CAP_SYS_ADMIN cannot enter namespaces, and a
+	 * caller with both capabilities, as in a container, cannot get more.
 	 */
 	e->hidden &= privilege_has(PRIVILEGE_LOOK) && !privilege_has(PRIVILEGE_TRACE);
 	return n;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Make, shrink and remove jobs. The datapath may run meanwhile. No function waits for programs that still process a
- * frame of an earlier job whose number or slots a new job gets.
+ * Create, shrink and remove jobs while the datapath runs. A new job may get the number or the slots of an earlier job.
+ * No function waits for programs that still process a frame of the earlier job.
  *
- * A job's entry is written while the job is not active. A lock protects the state that such a frame may change. User
- * space takes the lock too (own()). The state is checked again under the lock. For a contribution, the check compares
- * its generation, which the session of a deleted job no longer has. For a HELLO, it compares the job (join_session() in
- * bpf/hello.h). So a program that had the lock first is done before the state is reset, and a program that gets it
- * later changes nothing. Its results may still leave by the new job's ports; ranks recognise their own results by their
- * secret.
+ * The entry of a job is written while the job is not active. A lock protects the state that such a frame may change,
+ * and user space takes the lock too (own()). Programs check the state again under the lock. For a contribution, a
+ * program compares the generation, which the session of a deleted job no longer has. For a HELLO, a program compares
+ * the job (join_session() in bpf/hello.h). So a program that had the lock first has finished before the state is reset,
+ * and a program that gets the lock later changes nothing. Results of the earlier job may still leave through the ports
+ * of the new job. Ranks recognise their own results by the secret.
  */
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -47,8 +47,8 @@ static int put(int fd, const char *what, __u32 key, const void *value)
 #define OWN_PAUSE_NS 20000
 
 /*
- * Take a lock that programs take too. A program holds a lock for microseconds, unless its CPU is stopped. When all
- * programs that run now are done, a lock that is still taken has no owner.
+ * Take a lock that programs take too. A program holds a lock for microseconds, unless its CPU is stopped. If the lock
+ * is still taken after all programs that run now have ended, it has no owner.
  */
 static int own(struct datapath *dp, __u32 job, __u64 *lock)
 {
@@ -68,7 +68,7 @@ static int own(struct datapath *dp, __u32 job, __u64 *lock)
 	return err;
 }
 
-/* Clear everything but the lock, which comes first and is released. */
+/* Clear everything except the lock, which is the first member, and then release the lock. */
 static int clear(struct datapath *dp, __u32 job, __u64 *lock, size_t size)
 {
 	int err = own(dp, job, lock);
@@ -82,13 +82,13 @@ static int clear(struct datapath *dp, __u32 job, __u64 *lock, size_t size)
 
 _Static_assert(!offsetof(struct fpisa_session, lock) && !offsetof(struct fpisa_slot, lock), "clear()");
 
-/* End the job's generation: no contribution and no result belongs to it any more. */
+/* End the generation of the job, so that no contribution and no result belongs to it any more. */
 static int end_session(struct datapath *dp, __u32 job)
 {
 	return clear(dp, job, &dp->sessions[job].lock, sizeof(dp->sessions[job]));
 }
 
-/* Clear all maps of an earlier job's state. */
+/* Clear the state of an earlier job in all maps. */
 static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, const __u32 *ifindex)
 {
 	static const struct fpisa_histogram histogram;
@@ -108,7 +108,7 @@ static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, cons
 		err = put(dp->counters_fd, "counters of job", job, counters);
 	if (!err)
 		err = put(dp->histogram_fd, "histogram of job", job, &histogram);
-	/* This entry gives the worker's port until the worker's own HELLO replaces it. */
+	/* The datapath uses the port in this entry until the HELLO of the worker replaces the entry. */
 	for (__u32 r = 0; !err && r < FPISA_MAX_WORKERS; r++) {
 		const struct fpisa_peer peer = {.ifindex = r < j->workers ? ifindex[r] : 0,
 						.vlan_device = r < j->workers ? routes_vlan_device(j, r) : 0};
@@ -120,7 +120,10 @@ static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, cons
 	return err;
 }
 
-/* Set the number of ports that the parser checks: the most that an active job has, or `ports`. */
+/*
+ * Set the number of ports that the datapath accepts to the largest number of an active job, or to `ports` if that is
+ * larger.
+ */
 static void listen_on(struct datapath *dp, __u32 ports)
 {
 	for (__u32 i = 0; i < FPISA_MAX_JOBS; i++)
@@ -129,7 +132,10 @@ static void listen_on(struct datapath *dp, __u32 ports)
 	__atomic_store_n(&dp->control->more_ports, ports ? ports - 1 : 0, __ATOMIC_RELEASE);
 }
 
-/* Draw the job's key. Only the datapath and root may know the key: every secret of the job's ranks follows from it. */
+/*
+ * Draw the job's key. Only the datapath and root may know the key, because every secret of the job's ranks is derived
+ * from it.
+ */
 static int draw_key(__u32 job, struct fpisa_job *j)
 {
 	if (getrandom(&j->key, sizeof(j->key), 0) != sizeof(j->key))
@@ -160,7 +166,7 @@ int datapath_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u3
 	err = kind->check(job, j);
 	if (!err)
 		err = privilege_check(PRIVILEGE_LOAD, "job add");
-	/* Another loader that attached the programs did not check this. */
+	/* Check this here, because another loader may have attached the programs without this check. */
 	if (!err)
 		err = refuse_realtime();
 	if (!err)
@@ -184,7 +190,7 @@ int datapath_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u3
 	err = fanout_fill(dp, job, j, ifindex);
 	if (!err)
 		err = reset(dp, job, j, ifindex);
-	/* This is the last step that may fail, because it is not undone. */
+	/* This must be the last step that can fail, because it is not undone. */
 	if (!err)
 		err = routes_assert(dp, job, j);
 	if (err) {
@@ -257,7 +263,7 @@ int datapath_job_end(struct datapath *dp, __u32 job, __u64 token)
 
 /* -- shrink ------------------------------------------------------------ */
 
-/* Refuse to shrink a group's job: a group's sums are over all of its ranks. */
+/* Refuse to shrink the job of a group, because the sums of a group must have all ranks. */
 static int refuse_group(struct datapath *dp, __u32 job, const struct fpisa_job *j)
 {
 	char group[FPISA_MANAGER_NAME];

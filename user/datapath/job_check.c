@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Checks of a job, and the choice of its slots: the parts that need no kernel */
+/* Checks of a job, and the choice of its slots, which do not use the kernel. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -88,7 +88,7 @@ int datapath_job_check(__u32 job, struct fpisa_job *j)
 	return check(job, j);
 }
 
-/* Return the first fit of `need` entries from `from` on, among the active jobs' regions. */
+/* Return the first place from `from` on where `need` entries fit between the regions of the active jobs. */
 static __u32 first_fit(const struct fpisa_job *jobs, __u32 need, __u32 from)
 {
 	__u32 base = from;
@@ -99,7 +99,7 @@ static __u32 first_fit(const struct fpisa_job *jobs, __u32 need, __u32 from)
 		if (!other->active || base >= other->slot_base + 2 * other->window || other->slot_base >= base + need)
 			continue;
 		base = other->slot_base + 2 * other->window;
-		/* Earlier entries may overlap the new place. */
+		/* Check all jobs again, because an earlier job may overlap the new place. */
 		i = -1u;
 	}
 	return base;
@@ -142,8 +142,8 @@ static __u32 entries(__u32 slots, bool limbs)
 }
 
 /*
- * Choose the job's entries. Only the first entries have superaccumulators. Other jobs take those last, and begin at a
- * multiple of what they need.
+ * Choose the job's entries. Only the first entries have superaccumulators. Jobs without superaccumulators use these
+ * entries last. The entries of a job begin at a multiple of their number.
  */
 bool datapath_job_fit(const struct fpisa_job *jobs, __u32 slots, struct fpisa_job *j)
 {
@@ -160,8 +160,8 @@ bool datapath_job_fit(const struct fpisa_job *jobs, __u32 slots, struct fpisa_jo
 }
 
 /*
- * Place the job. The message names the limit and --slots first. Its end may be cut off after the names of a group and
- * an aggregator.
+ * Place the job. The error message begins with the limit and --slots, because its end may be truncated after the names
+ * of a group and an aggregator.
  */
 int datapath_job_place(const struct fpisa_job *jobs, __u32 slots, __u32 job, struct fpisa_job *j)
 {
@@ -183,8 +183,8 @@ int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j)
 	if (j->ports > 1 && port + j->ports - 1 > 65535)
 		return refuse(-EINVAL, "job %u: %u ports from %u on; the last port is 65535", job, j->ports, port);
 	/*
-	 * Frames to such a rank would pass the datapath on lo. Its socket would also take the frames that the datapath
-	 * leaves to the stack.
+	 * Refuse a rank on this machine with a port of the datapath. Frames to this rank would pass through the
+	 * datapath on lo, and its socket would receive the frames that the datapath passes to the stack.
 	 */
 	for (__u32 r = 0; r < j->workers; r++) {
 		__u32 own = ntohs(j->rank[r].port);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Probes of the kernel. For each need of the datapath, a map or a program of a few instructions is created and released
- * again. No decision depends on a version number.
+ * Probes of the kernel. For each required feature, a map or a program of a few instructions is created and released
+ * again. No decision depends on the version of the kernel.
  */
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
@@ -105,8 +105,8 @@ static bool devmap_programs(int unused)
 }
 
 /*
- * Return whether the kernel broadcasts. At run time the BPF helper returns whether it supports the flag; no frame is
- * sent.
+ * Return whether the kernel supports broadcasts. Run the BPF helper, whose result says whether it supports the flag. No
+ * frame is sent.
  */
 static bool broadcast(int unused)
 {
@@ -161,9 +161,9 @@ static bool global_functions(int unused)
 }
 
 /*
- * Return whether the kernel is not PREEMPT_RT, where softirqs are preempted. Up to 6.17 a lock still keeps the softirqs
- * of one CPU apart; from 6.18 on that is a build option that cannot be queried. Without the lock, a second frame takes
- * the PHV from a frame that is in the middle of its stages.
+ * Return whether the kernel is not PREEMPT_RT, where softirqs are preempted. Up to Linux 6.17 a lock serialises the
+ * softirqs of a CPU. From 6.18 on this lock is a build option that cannot be queried. Without the lock, a second frame
+ * would overwrite the PHV of a frame between two of its stages.
  */
 static bool not_realtime(int unused)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Load, pin and attach. Everything possible is checked before anything is created. A failed load removes what it has
- * created.
+ * Load, pin and attach. All possible checks precede the creation of objects. A failed load removes all objects that it
+ * has created.
  */
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
@@ -41,12 +41,12 @@ struct loading {
 	struct fpisa_steering steering;
 	__u32 slots;
 	struct fpisa_bpf *skel;
-	struct fpisa_steer_bpf *steer; /* NULL without steering */
+	struct fpisa_steer_bpf *steer; /* skeleton of the steering programs; NULL: no steering */
 	int entry_fd;
 	struct fpisa_control *control;
 };
 
-/* Refuse an interface that has a program; jobs_id 0: no datapath is loaded. */
+/* Refuse an interface that has a program. jobs_id is 0 if no datapath is loaded. */
 static int check_free(const char *dev, __u32 ifindex, __u32 jobs_id, const char *dir)
 {
 	struct datapath_interface i = {.name = ""};
@@ -68,7 +68,7 @@ static bool named_too(const struct link *l, const __u32 *ifindex, int n)
 	return false;
 }
 
-/* Refuse an interface if no worker's frame could be summed there because of its kind. */
+/* Refuse an interface whose kind does not permit the datapath. */
 static int check_kind(const char *dev, __u32 ifindex, enum datapath_mode mode)
 {
 	struct link at, *links = NULL;
@@ -83,7 +83,7 @@ static int check_kind(const char *dev, __u32 ifindex, enum datapath_mode mode)
 	return err;
 }
 
-/* Refuse interface k of the interfaces to load if a datapath is, or would be, above or below it. */
+/* Refuse interface k of the interfaces to load if another interface above or below it has or would get a datapath. */
 static int check_stack(const char *dev, const __u32 *ifindex, int k, __u32 jobs_id, const char *dir)
 {
 	struct datapath_interface i = {.ifindex = 0};
@@ -123,7 +123,7 @@ static int check_stack(const char *dev, const __u32 *ifindex, int k, __u32 jobs_
 
 /* -- the pin directory -------------------------------------------------- */
 
-/* Refuse the private /sys of `ip netns exec`: pins below it would disappear when the command exits. */
+/* Refuse the private /sys of `ip netns exec`, because pins below it disappear when the command exits. */
 static int refuse_netns_exec(const char *dir)
 {
 	char name[NAME_MAX + 1];
@@ -136,7 +136,7 @@ static int refuse_netns_exec(const char *dir)
 		      dir, name);
 }
 
-/* Check the directory's owner. pin_lock() handles a directory that has been removed meanwhile. */
+/* Check the owner of the directory. pin_lock() handles a directory that has been removed in the meantime. */
 static int check_trust(const char *dir)
 {
 	int err = pin_trust(dir, true);
@@ -175,7 +175,7 @@ static int prepare_dir(struct loading *l)
 		return fail(-ENAMETOOLONG, NULL, "%s", l->dir);
 	strcpy(parent, l->dir);
 	slash = strrchr(parent, '/');
-	if (slash && !slash[1] && slash != parent) { /* trailing slash */
+	if (slash && !slash[1] && slash != parent) { /* ignore a trailing slash */
 		*slash = 0;
 		slash = strrchr(parent, '/');
 	}
@@ -193,8 +193,8 @@ static int prepare_dir(struct loading *l)
 }
 
 /*
- * Make and lock the directory. An unload at the same time may remove the directory again before it is locked: then
- * retry.
+ * Create and lock the directory. A concurrent unload may remove the directory before it is locked, so try again in this
+ * case.
  */
 static int lock_dir(struct loading *l)
 {
@@ -237,7 +237,7 @@ static int fill_trie(const struct loading *l)
 
 /*
  * Fill both banks of a new datapath. If the datapath already runs (its maps were made by ip link), fill the idle bank.
- * New frames use that bank from then on.
+ * After that, new frames use this bank.
  */
 static int fill_stages(const struct loading *l)
 {
@@ -269,7 +269,10 @@ static int load_objects(struct loading *l, __u32 port)
 	int err;
 
 	err = pin_abi_make(l->dir);
-	/* The first program in fpisa_stages makes it an array of programs that run from a CPU map. */
+	/*
+	 * Because of this program, which is the first in fpisa_stages, the array accepts only programs that run from a
+	 * CPU map.
+	 */
 	if (!err && l->steering.cpus)
 		err = steer_load(l->dir, l->slots, &l->steer);
 	if (!err)
@@ -365,7 +368,8 @@ static int check_wishes(struct loading *l, const struct datapath_load *o, const 
 			      l->dir);
 	err = slots_choose(l->dir, o->slots, &l->slots) ?: steering_choose(l->dir, &o->steering, &l->steering);
 	/*
-	 * The stack can spread frames over CPUs before generic XDP sees them. Also, CPU maps of 6.1 lose such frames.
+	 * Refuse steering in generic mode, because the stack can spread frames over CPUs before generic XDP. In
+	 * addition, CPU maps of Linux 6.1 lose such frames.
 	 */
 	if (!err && l->steering.cpus && o->mode != DATAPATH_NATIVE)
 		return refuse(-EOPNOTSUPP,
@@ -378,7 +382,7 @@ static int check_wishes(struct loading *l, const struct datapath_load *o, const 
 static int load_or_join(struct loading *l, const struct datapath_load *o)
 {
 	const bool give = o->group != DATAPATH_NO_GROUP;
-	/* The attached programs have been checked: from here on only loading is needed. */
+	/* The attached programs have been checked, so the capabilities for loading are enough now. */
 	int err = o->drop ? privilege_keep_load(give) : 0;
 
 	if (!err)

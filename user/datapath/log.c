@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * libbpf's messages: they are not printed, but the first useful line is repeated with the error. log.h has the
- * contracts.
+ * The messages of libbpf, which are not printed. The first useful line is added to the error. log.h has the contracts.
  */
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -12,7 +11,7 @@
 #include "cli/report.h"
 #include "log.h"
 
-static char said[256]; /* the first line worth repeating */
+static char said[256]; /* first useful line */
 static bool said_by_kernel;
 
 static int log_line(enum libbpf_print_level level, const char *fmt, va_list ap)
@@ -25,7 +24,10 @@ static int log_line(enum libbpf_print_level level, const char *fmt, va_list ap)
 	if (level != LIBBPF_WARN)
 		return 0;
 	vsnprintf(line, sizeof(line), fmt, ap);
-	/* libbpf says this on every kernel since 5.11 that refuses the first call for another reason. */
+	/*
+	 * Ignore this message, which libbpf prints on every kernel since 5.11 that refuses the first call for another
+	 * reason.
+	 */
 	if (strstr(line, "RLIMIT_MEMLOCK"))
 		return 0;
 	p = strstr(line, kernel);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Names of the modes of attaching */
+/* Names of the attach modes. */
 #include "cli/names.h"
 #include "datapath.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The BPF objects, embedded as skeletons: open, set types, load */
+/* The BPF objects, which are embedded as skeletons: opening, setting types, and loading. */
 #include <bpf/libbpf.h>
 #include <elf.h>
 #include <errno.h>
@@ -27,9 +27,9 @@ static int explain(int err)
 }
 
 /*
- * Remove the initial stages. The object has its entry in every slot of fpisa_stages, for loaders that only load this
- * object. Here the entry would replace programs in the bank that frames are using, so the copy for libbpf loses those
- * relocations.
+ * Remove the initial stages. In the object, every element of fpisa_stages is the entry, for loaders that only load this
+ * object. Here the entry would replace programs in the active bank, so remove these relocations from the copy for
+ * libbpf.
  */
 static void drop_initial_stages(void *elf)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* fpisa.o and fpisa_egress.o, embedded: open, load */
+/* Opening and loading of fpisa.o and fpisa_egress.o, which are embedded. */
 #ifndef FPISA_DATAPATH_OBJECT_H
 #define FPISA_DATAPATH_OBJECT_H
 
 #include <stdbool.h>
 
 struct bpf_object;
-struct fpisa_bpf; /* the skeleton */
+struct fpisa_bpf; /* the skeleton of fpisa.o */
 
 /*
- * Open the object with types set, pinning below `pin` (NULL: do not pin). Report errors. If `steered`, it runs from a
- * CPU map.
+ * Open the object, set the types of its programs, and pin its maps below `pin` (NULL: do not pin). With `steered`, the
+ * programs run from a CPU map.
  */
 int object_open(struct fpisa_bpf **skel, const char *pin, bool steered);
 struct bpf_object *object_of(const struct fpisa_bpf *skel);
@@ -18,8 +18,8 @@ int object_load(struct fpisa_bpf *skel);
 void object_close(struct fpisa_bpf *skel);
 
 /*
- * Load the egress program. lookup(arg, name) returns a descriptor for each of its maps, which is closed here. The
- * caller owns *prog_fd.
+ * Load the egress program. lookup(arg, name) must return a descriptor for each map of the program, which this function
+ * closes. The caller owns *prog_fd.
  */
 int egress_load(int (*lookup)(void *arg, const char *name), void *arg, int *prog_fd);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Open a datapath by its pins, read its maps. */
+/* Open a datapath by its pins, and read its maps. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -20,7 +20,7 @@ static int map_memory(struct datapath *dp, int fd, const char *name, size_t size
 {
 	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
-	/* The kernel maps only memory that may be written: readers get a copy. */
+	/* The kernel maps only writable maps, so readers get a copy. */
 	if (p == MAP_FAILED && (errno == EPERM || errno == EACCES)) {
 		dp->read_only = true;
 		p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -58,8 +58,8 @@ static int open_maps(struct datapath *dp)
 }
 
 /*
- * Check the sizes of maps, and set slots_n. The stamp says that the maps are ours. But if a map was replaced by
- * another, it must not overrun our structures.
+ * Check the sizes of maps, and set slots_n. The stamp identifies the maps of this version, but a replaced map must not
+ * overrun the structures.
  */
 static int check_layout(struct datapath *dp)
 {
@@ -152,7 +152,7 @@ int datapath_map_state(struct datapath *dp)
 	int err = 0;
 
 	if (dp->read_only)
-		return 0; /* datapath_lock() refuses */
+		return 0; /* datapath_lock() refuses this later */
 	if (!dp->sessions)
 		err = map_memory(dp, dp->sessions_fd, "fpisa_sessions", sizeof(*dp->sessions) * FPISA_MAX_JOBS,
 				 (void **)&dp->sessions);
@@ -244,7 +244,7 @@ int datapath_job(const struct datapath *dp, __u32 job, struct fpisa_job *out)
 	if (fpisa_is_query(&dp->jobs[job]))
 		return refuse(-ENOENT, "job %u: is a query; see fpisa query show %u", job, job);
 	memcpy(out, &dp->jobs[job], sizeof(*out));
-	/* A user who may write the map may write any values into it. */
+	/* Check the values, because a user who may write the map may write any values. */
 	if (out->workers > FPISA_MAX_WORKERS || out->window > FPISA_MAX_WINDOW)
 		return refuse(-EPROTO, "job %u: its entry in fpisa_jobs is not valid; was it written by hand?", job);
 	return 0;

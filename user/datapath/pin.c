@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Pins in a directory: find, list, pin and remove them, and find the build that made them. */
+/* Pins in a directory: finding, listing, creating and removing pins, and finding the build that created them. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <dirent.h>
@@ -34,13 +34,13 @@ int pin_open(const char *dir, const char *name)
 	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= PATH_MAX)
 		return -ENAMETOOLONG;
 	fd = bpf_obj_get(path);
-	/* A Unix group that got the pins may only read. */
+	/* Members of the Unix group of the pins may only read. */
 	if (fd < 0 && errno == EACCES)
 		fd = bpf_obj_get_opts(path, &readable);
 	return fd < 0 ? -errno : fd;
 }
 
-#define PIN_NEW "fpisa_new" /* the temporary name of a pin that is about to replace another */
+#define PIN_NEW "fpisa_new" /* temporary name of a pin that replaces another pin */
 
 static bool our_name(const char *name)
 {
@@ -48,8 +48,8 @@ static bool our_name(const char *name)
 }
 
 /*
- * Return whether the object was made, by this version or another, under the name by which it is pinned. The kernel
- * keeps 15 bytes of that name; a map of ports has a number after it, and a dot is pinned as '_'.
+ * Return whether the object was created, by this or another version, under the name of its pin. The kernel stores 15
+ * bytes of the name. A map of ports has a number after its name, and a dot is pinned as '_'.
  */
 static bool ours(const char *dir, const char *name)
 {
@@ -115,7 +115,7 @@ bool pin_any(const char *dir)
 	return n > 0;
 }
 
-/* Pin over an existing pin, which a killed loader may have left. */
+/* Replace an existing pin, which a killed loader may have left. */
 int pin_fd(const char *dir, const char *name, int fd)
 {
 	char made[PATH_MAX], path[PATH_MAX];
@@ -136,7 +136,7 @@ int pin_program(const char *dir, const struct bpf_program *prog)
 	return pin_fd(dir, bpf_program__name(prog), bpf_program__fd(prog));
 }
 
-/* Pin the entry last: a datapath is complete once its entry is pinned. */
+/* Pin the entry last, because a datapath is complete once its entry is pinned. */
 int pin_programs(const char *dir, const struct bpf_object *o)
 {
 	const struct bpf_program *entry = bpf_object__find_program_by_name(o, "fpisa");
@@ -173,8 +173,8 @@ void pin_remove_all(const char *dir, pin_name *keep, int n)
 }
 
 /*
- * Give maps to the group. Program pins stay with their owner: a user who can open a program may run it on chosen
- * frames.
+ * Let the group read the maps. Do not let it open program pins, because a user who can open a program may run it on
+ * arbitrary frames.
  */
 int pin_share(const char *dir)
 {
@@ -207,7 +207,10 @@ int pin_share(const char *dir)
 
 /* -- the build that made the pins ------------------------------------------- */
 
-/* Read the stamp of the pinned datapath: 0 if it has none. Return 0 or -errno, reported. */
+/*
+ * Read the stamp of the pinned datapath, or 0 if it has no stamp. Return 0, or report an error and return a negative
+ * errno.
+ */
 static int stamp(const char *dir, __u32 *abi)
 {
 	struct bpf_map_info info = {0};

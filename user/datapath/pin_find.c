@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The search for the directory in which a datapath is pinned */
+/* The search for the directory in which a datapath is pinned. */
 #include <errno.h>
 #include <fts.h>
 #include <linux/magic.h>
@@ -33,7 +33,7 @@ int pin_find(char dir[PATH_MAX], const char *pin, bool quiet)
 			return pin_trust(dir, quiet);
 		}
 		err = -errno;
-		/* The kernel itself may refuse to follow a link of another user. */
+		/* The kernel may refuse to follow a symbolic link of another user. */
 		if (err == -EACCES && pin_trust(dirs[i], true) == -EPERM) {
 			strcpy(dir, dirs[i]);
 			return pin_trust(dir, quiet);
@@ -43,7 +43,7 @@ int pin_find(char dir[PATH_MAX], const char *pin, bool quiet)
 				       fail(err, "run as root, or as a member of its group (fpisa load --group)", "%s",
 					    dirs[i]);
 	}
-	/* The directory holds no datapath, but load would refuse to make one in it. */
+	/* There is no datapath in the directory, but load would refuse to create one there. */
 	if (!statfs(dirs[0], &fs) && fs.f_type == BPF_FS_MAGIC && pin_trust(dirs[0], true) == -EPERM) {
 		strcpy(dir, dirs[0]);
 		return pin_trust(dir, quiet);
@@ -84,7 +84,7 @@ int datapath_pinned(const char *pin, char dir[PATH_MAX])
 	return pin_find(dir, pin, true);
 }
 
-/* Decode a mount point: the kernel writes blanks and some other characters as three octal digits. */
+/* Decode a mount point, in which the kernel writes blanks and some other characters as three octal digits. */
 static void unescape(char *s)
 {
 	char *to = s;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* One writer to a pin directory at a time, and no partial changes: signals wait. */
+/*
+ * The lock for one writer to a pin directory at a time. Signals are blocked under the lock, so that no change is
+ * interrupted.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +44,7 @@ int datapath_interrupted(const char *what)
 
 	if (sigpending(&waiting))
 		return 0;
-	/* While it is blocked, an ignored signal is pending too. */
+	/* Skip ignored signals, which are also pending while they are blocked. */
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		if (sigismember(&waiting, signals[i]) && !sigaction(signals[i], NULL, &a) && a.sa_handler != SIG_IGN)
 			return refuse(-EINTR, "%s: interrupted; its changes are undone", what);
@@ -63,7 +66,7 @@ int pin_lock(const char *dir, int *fd)
 			*fd = -1;
 			return err;
 		}
-		/* The previous owner of the lock may have removed the directory. */
+		/* Check that the previous owner of the lock has not removed the directory. */
 		if (!stat(dir, &there) && there.st_ino == held.st_ino && there.st_dev == held.st_dev)
 			break;
 		close(*fd);

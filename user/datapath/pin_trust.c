@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The owner of a pin directory. Any other user who could change the directory could put other programs into it. */
+/* The check of a pin directory's owner. Another user who could change the directory could replace the programs. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -29,8 +29,8 @@ static int check_owner(int fd, const struct stat *st, bool last, char why[WHY_LE
 		return -EPERM;
 	}
 	/*
-	 * A directory of the path may be writable by others if they cannot remove entries, as in /tmp. A link's mode
-	 * means nothing.
+	 * A directory of the path may be writable by others if they cannot remove entries, as in /tmp. The mode of a
+	 * symbolic link has no meaning.
 	 */
 	if (!S_ISLNK(st->st_mode) && st->st_mode & (S_IWGRP | S_IWOTH) && (last || !(st->st_mode & S_ISVTX))) {
 		snprintf(why, WHY_LEN,
@@ -43,7 +43,7 @@ static int check_owner(int fd, const struct stat *st, bool last, char why[WHY_LE
 
 /*
  * Check that every component of the path belongs to root or to the caller. No other user may be able to remove a
- * component. So the path stays as it was checked here.
+ * component. So the path cannot change after this check.
  */
 int datapath_trusts(const char *dir, char why[WHY_LEN])
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Costs of the objects, loaded but neither attached nor pinned: for the verb resources */
+/* Resources of the objects, which are loaded but neither attached nor pinned, for the verb resources. */
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -39,7 +39,7 @@ static bool measured(const struct datapath_resources *r, const char *map)
 	return false;
 }
 
-/* Measure an object. Leave out maps of `base`, which may be NULL: the object shares them. */
+/* Measure an object. Do not count maps of `base`, which the object shares. `base` may be NULL. */
 static int measure(struct bpf_object *obj, struct bpf_object *base, const char *family, struct datapath_resources *r)
 {
 	struct bpf_program *prog;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Settings for jobs whose ranks are found by routes. With them the datapath can ask the kernel for the route to a rank
- * (find_nexthop() in bpf/hello.h):
+ * Settings for jobs whose ranks are found by routes. The datapath needs these settings to ask the kernel for the route
+ * to a rank (find_nexthop() in bpf/hello.h):
  *
- * - forwarding on `lo`, the interface from which the datapath seems to ask: the kernel refuses to answer otherwise. On
- *   `lo` the setting has no other effect. The kernel switches it off with net.ipv4.ip_forward. So every command that adds
- *   or applies a job asserts it;
- * - the neighbour entries of the ranks, or of the routers before them, managed: the kernel then keeps them resolved by
- *   itself. A program cannot make the kernel look for an address, and a firewall may drop a frame that XDP passes to
- *   the stack;
- * - for a rank on this machine, accept_local on `lo`. A result that another port completes arrives there from this
- *   machine's own address, without a route of its own. Otherwise the kernel drops such a frame.
+ * - Forwarding on `lo`, because the datapath asks for routes from `lo` and the kernel requires forwarding there. The
+ *   setting has no other effect on `lo`. Setting net.ipv4.ip_forward to 0 also switches forwarding off on `lo`, so
+ *   every command that adds or applies a job switches it on again.
+ * - Managed neighbour entries for the ranks, or for the routers before them, which the kernel keeps resolved. A program
+ *   cannot make the kernel resolve an address, and a firewall may drop a frame that XDP passes to the stack.
+ * - accept_local on `lo` for a rank on this machine. A result that another port completes arrives on `lo` from this
+ *   machine's own address. Without accept_local the kernel drops such a frame.
  *
- * Unloading switches off again what a job has switched on, unless another datapath of the network namespace may need it.
+ * Unloading switches the settings off again that a job has switched on, unless another datapath of the network
+ * namespace may need them.
  */
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -56,7 +56,7 @@ static bool any_here(const struct fpisa_job *j)
 	return false;
 }
 
-/* Find the neighbour to which frames to a rank go first, as find_nexthop() asks for it. */
+/* Find the first neighbour on the route to a rank, as find_nexthop() does. */
 static int next_hop(const struct fpisa_job *j, __u32 rank, struct neighbour *next)
 {
 	struct route way;
@@ -88,7 +88,7 @@ static char setting(const char *path)
 	return on;
 }
 
-/* Write '1' or '0'. Return 0 or -errno, not reported. */
+/* Write '1' or '0'. Return 0 or a negative errno. Report no errors. */
 static int set(const char *path, char on)
 {
 	int fd = open(path, O_WRONLY | O_CLOEXEC), err = 0;
@@ -100,7 +100,7 @@ static int set(const char *path, char on)
 	return err;
 }
 
-/* Return the number of this network namespace, which no other ever has, or 0 if the kernel does not tell. */
+/* Return the unique number of this network namespace, or 0 if the kernel does not report it. */
 static __u64 netns_cookie(void)
 {
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -115,7 +115,10 @@ static __u64 netns_cookie(void)
 	return cookie;
 }
 
-/* Switch the setting on. Read it first: if it is on already, it may be impossible to write. */
+/*
+ * Switch the setting on. Read it first, because writing may be impossible, and is not necessary if the setting is
+ * already on.
+ */
 static int switch_on(const struct datapath *dp, __u32 job, enum fpisa_lo which, const char *hint)
 {
 	int err;
@@ -162,9 +165,9 @@ int routes_assert(const struct datapath *dp, __u32 job, const struct fpisa_job *
 
 struct release {
 	const char *dir;
-	struct fpisa_control control; /* settings that all jobs release; zeroed for one job */
+	struct fpisa_control control; /* settings to switch off when all jobs are released; zero for a single job */
 	int jobs_fd, peers_fd;
-	__u32 job; /* job to release; FPISA_MAX_JOBS: all jobs */
+	__u32 job; /* number of the job to release; FPISA_MAX_JOBS: all jobs */
 	bool done;
 	int err;
 };
@@ -207,7 +210,7 @@ static int list_needed(const struct release *r, struct needed *all)
 	return 0;
 }
 
-/* Release each rank's neighbour entry, on the rank's interface and where its route leads now. */
+/* Release the neighbour entry of each rank, on the interface of the rank and on that of its present route. */
 static void release_job(struct release *r, __u32 job, const struct fpisa_job *j, struct needed *all)
 {
 	__u32 seen[2 * FPISA_MAX_WORKERS], n = 0;
@@ -235,8 +238,8 @@ static void release_job(struct release *r, __u32 job, const struct fpisa_job *j,
 }
 
 /*
- * Switch off the settings of `lo` that jobs switched on in this network namespace. Leave a setting that was changed
- * since: it is off, or the namespace forwards, which switches forwarding on for all interfaces.
+ * Switch off the settings of `lo` that jobs switched on in this network namespace. Do not change a setting that was
+ * changed since then. It may be off already, or forwarding may have been switched on for the whole namespace.
  */
 static void switch_off(const struct fpisa_control *control)
 {
@@ -254,7 +257,7 @@ static void switch_off(const struct fpisa_control *control)
 	}
 }
 
-/* Release in the network namespace that this process is in. */
+/* Release the entries in the network namespace of this process. */
 static int release_here(const char *unused, void *arg)
 {
 	struct needed all = {.n = NULL};

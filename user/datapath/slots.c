@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The number of slots of a datapath: all maps of registers and of slots have as many entries as fpisa_slots. */
+/* The number of slots of a datapath. All maps of registers and of slots have as many entries as fpisa_slots. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -42,7 +42,7 @@ int slots_fit(struct bpf_object *o, __u32 slots)
 {
 	static const struct {
 		const char *name;
-		int share; /* divides the number of entries */
+		int share; /* divisor of the number of entries */
 	} maps[] = {{"fpisa_exponents", 1},
 		    {"fpisa_mantissas", 1},
 		    {"fpisa_slots", 1},

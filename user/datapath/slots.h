@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The number of slots of a datapath, which its first load sets */
+/* The number of slots of a datapath, which the first load sets. */
 #ifndef FPISA_DATAPATH_SLOTS_H
 #define FPISA_DATAPATH_SLOTS_H
 
@@ -8,14 +8,14 @@
 struct bpf_object;
 
 /*
- * Choose the slots of a load into `dir` if the caller asks for `asked` (0: any). Refuse a number that differs from the
- * loaded datapath's.
+ * Choose the number of slots of a load into `dir` if the caller asks for `asked` (0: any). Refuse a number that differs
+ * from that of the loaded datapath.
  */
 int slots_choose(const char *dir, __u32 asked, __u32 *slots);
 
 /*
- * Make room for `slots` in the maps of an opened object. It shares pinned maps only if they have the same size. Return
- * 0 or -errno, reported.
+ * Set the sizes of the maps of an opened object for `slots` slots. The object shares pinned maps only if they have the
+ * same size. Return 0, or report an error and return a negative errno.
  */
 int slots_fit(struct bpf_object *o, __u32 slots);
 

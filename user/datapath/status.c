@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Pins and attached programs, for the verb status */
+/* Pins and attached programs, for the verb status. */
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -64,7 +64,10 @@ int datapath_status(const struct datapath *dp, struct datapath_status *s)
 	for (int i = 0; i < n; i++) {
 		int fd = pin_open(dp->pin, names[i]);
 
-		/* Users who may read the maps may not open the programs, because a program could write the maps. */
+		/*
+		 * Ignore EACCES. Users who may only read the maps may not open the programs, because a program could
+		 * write the maps.
+		 */
 		if (fd == -EACCES)
 			continue;
 		if (fd < 0) {

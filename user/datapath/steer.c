@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Steering: the programs of fpisa_steer.o, in addition to those in fpisa.o, and the CPUs over which they spread slots.
- * A datapath steers if fpisa_steering is pinned.
+ * Steering: the programs of fpisa_steer.o, and the CPUs over which these programs spread slots. A datapath steers if
+ * fpisa_steering is pinned.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -42,7 +42,7 @@ static bool in_list(const char *list, __u32 cpu)
 	return false;
 }
 
-/* Check that the CPUs are online: the map's threads are bound to them. */
+/* Check that the CPUs are online, because the threads of the CPU map are bound to them. */
 static int check_online(const struct fpisa_steering *s)
 {
 	char list[4096] = "";
@@ -65,7 +65,7 @@ static bool same(const struct fpisa_steering *a, const struct fpisa_steering *b)
 	return a->cpus == b->cpus && a->queue == b->queue && !memcmp(a->cpu, b->cpu, a->cpus * sizeof(a->cpu[0]));
 }
 
-/* Read the fd of fpisa_steering. Return -EPROTO if another version made it. */
+/* Read the map fpisa_steering from its descriptor. Return -EPROTO if another version created the map. */
 static int steering_read(int fd, struct fpisa_steering *s)
 {
 	struct bpf_map_info info = {0};
@@ -247,7 +247,7 @@ int datapath_steered(const struct datapath *dp, struct datapath_cpu *out)
 		for (int cpu = 0; cpu < dp->cpus; cpu++)
 			out[i].sent += c[cpu].sent[i];
 	}
-	/* Read once more, so that frames taken meanwhile do not count as waiting. */
+	/* Read the counters again, so that frames that were taken in the meantime do not count as waiting. */
 	if (!err && bpf_map_lookup_elem(dp->steered_fd, &zero, c))
 		err = fail(-errno, NULL, "fpisa_steered: read");
 	for (__u32 i = 0; !err && i < n; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Detach the datapath from interfaces, and remove its pins if it runs on none. */
+/* Detach the datapath from interfaces, and remove its pins if it runs on no interface. */
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -71,7 +71,7 @@ static int detach(const struct datapath_interface *i, const char *dir)
 	return err;
 }
 
-/* Count the interfaces of `links` below this one. */
+/* Count the interfaces of `links` below this interface. */
 static int depth(const struct link *links, int n, __u32 ifindex)
 {
 	int *found = calloc(n + 1, sizeof(*found)), below = 0;
@@ -84,8 +84,8 @@ static int depth(const struct link *links, int n, __u32 ifindex)
 }
 
 /*
- * Detach from all interfaces, the upper ones first: the kernel does not detach a program below an interface that has a
- * program.
+ * Detach from all interfaces. Begin with upper interfaces, because the kernel does not detach a program below an
+ * interface that has a program.
  */
 static int detach_all(struct found *f, const char *dir)
 {
@@ -106,7 +106,10 @@ static int detach_all(struct found *f, const char *dir)
 	return err;
 }
 
-/* Detach from `n` named interfaces, or from all of this namespace. Remove the pins if the datapath then runs nowhere. */
+/*
+ * Detach from `n` named interfaces, or from all of this namespace. Then remove the pins if the datapath runs on no
+ * interface.
+ */
 static int take_off(const char *dir, const char *pin, char *const *devs, const __u32 *ifindex, int n,
 		    struct datapath_unloaded *u)
 {
@@ -156,7 +159,7 @@ static int take_remains(struct datapath_unloaded *u)
 
 	if (pin_find_remains(dir, DATAPATH_PIN) || pin_lock(dir, &lock))
 		return 0;
-	/* A datapath that was loaded meanwhile stays. */
+	/* Do not remove a datapath that was loaded in the meantime. */
 	if (pin_find(dir, DATAPATH_PIN, true) == -ENOENT && pin_any(dir))
 		err = take_off(dir, NULL, NULL, NULL, 0, &also);
 	if (*also.elsewhere.dev)
@@ -184,7 +187,7 @@ int datapath_unload(const char *pin, char *const *devs, int n, struct datapath_u
 		return err;
 	if (!err)
 		err = pin_lock(dir, &lock);
-	/* A killed loader may have made only the directory. */
+	/* A killed loader may have created only the directory. */
 	if (!err && !pin_any(dir)) {
 		pin_remove_all(dir, NULL, 0);
 		err = -ENOENT;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Upgrade a datapath that runs. It is complete at every moment. First the idle bank is filled, and one store lets new
- * frames use it. Then the interfaces (and the CPU map, if it exists) get the new entry, and the ports of jobs the new
- * egress program. This is done in one network namespace after the other. Last, the pins get the new programs.
+ * Upgrade a running datapath, which is complete at every moment. First fill the idle bank, and let new frames use this
+ * bank by one store. Then put the new entry on the interfaces (and into the CPU map, if it exists), and the new egress
+ * program into the ports of jobs, in one network namespace after the other. Finally pin the new programs.
  */
 #include <bpf/libbpf.h>
 
@@ -24,7 +24,7 @@ struct renewal {
 	int entry_fd;
 };
 
-/* Renew in the network namespace that this process is in. */
+/* Renew the programs in the network namespace of this process. */
 static int renew(const char *unused, void *arg)
 {
 	const struct renewal *r = arg;

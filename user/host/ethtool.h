@@ -37,7 +37,10 @@ struct port_rule {
 	__u32 queue, location;
 };
 
-/* Return the number of such rules, and fill in at most `max`. Return -EOPNOTSUPP if the driver does not support rules. */
+/*
+ * Return the number of these rules, and fill in at most `max` of them. Return -EOPNOTSUPP if the driver does not support
+ * rules.
+ */
 int ethtool_port_rules(const char *dev, struct port_rule *rule, int max);
 int ethtool_ntuple(const char *dev); /* 1 if rules are enabled, else 0 */
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The faults that a job's workers inject: `job add --debug-faults`, and their display in `job show`. The
- * workers' library injects them.
+ * The faults that the workers of a job inject: the option `job add --debug-faults`, and the output in `job show`. The
+ * library of the workers injects the faults.
  */
 #include <json-c/json.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "cli/report.h"
 #include "job.h"
 
-/* The names are in the order of enum fpisa_fault; the seed is the last. */
+/* The names are in the order of enum fpisa_fault. The seed is the last. */
 static char *const names[] = {FPISA_FAULT_NAMES(FPISA_NAMED, ) "seed", NULL};
 
 int job_parse_faults(char *s, struct fpisa_job_faults *f)
@@ -92,7 +92,7 @@ void job_faults_text(const struct fpisa_job_faults *f, char text[FAULTS_LEN])
 	*text = 0;
 	for (int i = 0; i < FPISA_FAULTS; i++)
 		if (f->share[i])
-			/* Print the midpoint of the interval of values that are stored as this share. */
+			/* Print the midpoint of all values that are stored as this share. */
 			n += snprintf(text + n, FAULTS_LEN - n, "%s=%.7f,", names[i],
 				      (f->share[i] + .5) / FPISA_FAULT_SCALE);
 	if (n)

@@ -7,7 +7,7 @@
 #include "job.h"
 #include "values/pack.h"
 
-/* Return the offset of the buckets: bucket b holds magnitudes from 2^(b - offset) on. */
+/* Return the offset of the buckets. Bucket b contains magnitudes from 2^(b - offset) on. */
 static int offset_of(const struct fpisa_job *j)
 {
 	struct fpisa_format f = fpisa_job_format(j);

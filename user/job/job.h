@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Jobs, in the layer above the datapath: create a job from options, read its state, print it */
+/* Jobs, in the layer above the datapath: create a job from options, read its state, and print it. */
 #ifndef FPISA_USER_JOB_H
 #define FPISA_USER_JOB_H
 
@@ -13,45 +13,43 @@ struct json_object;
 
 /* -- options.c, spec.c, resolve.c: a job from options -------------------- */
 
-/* The options of a job; 0 for an option that was not given. Zero it before the first option. */
+/* The options of a job. An option that was not given is 0. Zero the struct before the first option. */
 struct job_spec {
-	char *workers; /* the list, until job_spec_complete() cuts it */
+	char *workers; /* list of workers, which job_spec_complete() splits */
 	struct fpisa_job job;
-	bool foreign_address;	      /* job.address need not be an address of this machine */
-	double worker_bits;	      /* rate of each worker's link, in bits per second; 0: not given */
-	bool draft;		      /* only warn of missing parts: they may appear later, or be on another machine */
-	char *dev[FPISA_MAX_WORKERS]; /* interfaces, in the text of `workers`; NULL: found by the route */
+	bool foreign_address; /* job.address need not be an address of this machine */
+	double worker_bits;   /* rate of each worker's link, in bits per second; 0: not given */
+	/* only warn of missing parts, which may be added later or be on another machine */
+	bool draft;
+	char *dev[FPISA_MAX_WORKERS]; /* interface of each worker, in the text of `workers`; NULL: found by the route */
 	__u32 ifindex[FPISA_MAX_WORKERS];
 	__u64 tagged; /* ranks whose port is below the VLAN device of their route */
 };
 
-/* Other places of a parameter, besides job add, the configuration file and job show */
+/* Further places of a parameter, besides job add, the configuration file and job show. */
 #define JOB_IN_LIST 1u	/* in job list */
 #define JOB_IN_DEMO 2u	/* an option of demo, and in its JSON */
 #define JOB_IN_QUERY 4u /* an option of query add */
 
-/*
- * Write getopt_long()'s entries of the parameters that are in `in` (0: all), and an empty entry. Return the empty
- * entry.
- */
-#define OPT_JOB 0x200 /* job_option() handles this value and all larger ones */
+/* Write entries for getopt_long() for the parameters in `in` (0: all), and an empty entry. Return the empty entry. */
+#define OPT_JOB 0x200 /* job_option() handles this value and all larger values */
 #define JOB_OPTIONS_MAX 24
 struct option *job_options(struct option *to, unsigned int in);
 
 /* Print the help text of the parameters. */
 void job_print_help(unsigned int in);
 
-/* Process one of the options above; `arg` must stay valid. Return 0 or BAD_USAGE. */
+/* Process one of the options above; `arg` must remain valid. Return 0 or BAD_USAGE. */
 int job_option(struct job_spec *s, int opt, char *arg);
 
-/* Parse the number of a job: an operand, or a section of a file. Return 0 or BAD_USAGE. */
+/* Parse the number of a job, from an operand or from a section of a file. Return 0 or BAD_USAGE. */
 int job_parse_number(const char *text, __u32 *job);
 
-/* Parse the number of a job, the only operand after the options of a verb. Return 0 or BAD_USAGE. */
+/* Parse the number of a job, which is the only operand after the options of a verb. Return 0 or BAD_USAGE. */
 int job_operand(const char *verb, int argc, char **argv, __u32 *job);
 
 /*
- * Fill in parameters that were not given, without examining this machine; s->workers is not NULL. Return 0 or
+ * Fill in parameters that were not given, without examining this machine. s->workers must not be NULL. Return 0 or
  * BAD_USAGE.
  */
 int job_spec_complete(struct job_spec *s, __u32 job);
@@ -63,63 +61,70 @@ int job_spec_complete_query(struct job_spec *s);
 int job_complete(struct fpisa_job *j, __u32 job);
 
 /*
- * Find ports and address by this machine's routes, and check that the ports carry the job's frames. For a draft,
- * ifindex[r] is 0 if the port does not exist.
+ * Find the ports and the address by the routes of this machine, and check that the frames of the job fit into the MTUs
+ * of the ports. For a draft, ifindex[r] is 0 if the port does not exist.
  */
 int job_spec_resolve(struct job_spec *s, __u32 job);
 
 /*
- * Find the VLAN of a job whose ports are known. With --vlan the workers may be behind any interfaces; else all are behind
- * VLAN devices of one ID, or none is. In place of a VLAN device the port becomes the interface below it.
+ * Find the VLAN of a job whose ports are known. With --vlan the workers may be behind any interfaces. Otherwise either
+ * all workers are behind VLAN devices with the same VLAN ID, or none is. Replace a VLAN device by the interface below
+ * it.
  */
 int job_spec_vlan(struct job_spec *s, __u32 job);
 
 /* Return whether this is the first rank behind its port. */
 bool job_first_behind(const struct job_spec *s, __u32 rank);
 
-/* Return the most elements in a frame, up to the job's, that all ports of a resolved job carry, or 0. */
+/*
+ * Return the largest number of elements, up to that of the job, whose frame fits into the MTUs of all ports of a
+ * resolved job. Return 0 if no number fits.
+ */
 __u16 job_spec_elements(const struct job_spec *s);
 
-/* Warn if this machine's links are slower than the workers' links together: job_links_text(). */
+/* Warn if the links of this machine are slower than the links of all workers together (job_links_text()). */
 void job_spec_warn_links(const struct job_spec *s, __u32 job);
 
 /*
- * Warn of ports without our program, on which workers' frames are not received, and of ports behind which workers do
- * not receive results.
+ * Warn of ports without the program, at which the frames of workers are not received. Also warn of ports behind which
+ * workers do not receive results.
  */
 void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 job);
 
 /*
- * Describe what to do about interface `ifindex`, which does not have dp's program. Set *other to the interface above or
- * below that has it.
+ * Decide what to do about interface `ifindex`, which does not have the program of `dp`. Set *other to the interface
+ * above or below that has the program.
  */
 enum job_port job_port_look(const struct datapath *dp, __u32 ifindex, struct datapath_interface *other,
 			    struct job_port_text *t);
 
 /*
  * Return whether a rank is behind lo and another port of the job is in native mode. Set t->why and t->fix. ifindex[n]
- * are the ports; 0 stands for an unknown port.
+ * are the ports, where 0 stands for an unknown port.
  */
 bool job_native_beside_lo(const struct datapath *dp, const __u32 *ifindex, __u32 n, struct job_port_text *t);
 
 /*
- * links.c: return whether the links of this aggregator are slower than the links of its n workers together. If they
- * are, set text to the expected effect and the advice. ifindex[n] are the workers' ports; 0 stands for no port.
- * worker_bits is the rate of a worker's link, and of a port that does not state its own, in bits per second. If it is
- * 0, workers' links are as fast as the ports'. Also return false if a rate is not known, or if a rank is on this host:
- * such a job has other aggregators.
+ * Return whether the links of this aggregator are slower than the links of its n workers together (links.c). If so, set
+ * text to the expected effect and the advice. ifindex[n] are the ports of the workers, where 0 stands for no port.
+ * worker_bits is the rate, in bits per second, of a worker's link, and of a port whose rate is unknown. If worker_bits
+ * is 0, assume that the links of the workers are as fast as the ports. Return false if a rate is unknown, or if a rank
+ * is on this host, because such a job has other aggregators.
  */
 bool job_links_text(const __u32 *ifindex, __u32 n, double worker_bits, char *text, size_t size);
 
-/* Return the bytes of a frame as the MTU counts them. */
+/* Return the size of a frame, in bytes, that counts for the MTU. */
 unsigned int job_frame_bytes(const struct fpisa_job *j);
 
 /* -- faults.c: faults that the job's workers inject ------------------- */
 
-/* Parse "drop=0.01,seed=7", which is cut. Return 0 or BAD_USAGE. */
+/* Parse "drop=0.01,seed=7". The string is modified. Return 0 or BAD_USAGE. */
 int job_parse_faults(char *s, struct fpisa_job_faults *f);
 
-/* Print the line of `job show`, if the job has faults; return the same as JSON, or NULL. */
+/*
+ * job_print_faults() prints the line of `job show` if the job has faults. job_faults_json() returns the faults as JSON,
+ * or NULL.
+ */
 void job_print_faults(const struct fpisa_job_faults *f);
 struct json_object *job_faults_json(const struct fpisa_job_faults *f);
 
@@ -129,19 +134,19 @@ void job_faults_text(const struct fpisa_job_faults *f, char text[FAULTS_LEN]);
 
 /* -- options.c: a job's parameters ------------------------------------------ */
 
-/* Add the parameters that are in `in` (0: all) as members of an object. */
+/* Add the parameters in `in` (0: all) as members of an object. */
 void job_parameters_json(struct json_object *o, const struct fpisa_job *j, unsigned int in);
 
-/* Print the parameters as columns of job list, with a blank before each. NULL: print the headings. */
+/* Print the parameters as columns of job list, with a blank before each column. If `j` is NULL, print the headings. */
 void job_print_columns(const struct fpisa_job *j);
 
 /*
  * Write the options of job add that would create the job again, except --workers and --foreign-address, with a blank
- * before each.
+ * before each option.
  */
 void job_options_text(const struct fpisa_job *j, char *out, size_t size);
 
-/* Write "fpisa, rounding down, format fp32, 5 guard bits, histogram". */
+/* Write the arithmetic of a job, as "fpisa, rounding down, format fp32, 5 guard bits, histogram". */
 #define ARITHMETIC_LEN 160
 void job_arithmetic_text(const struct fpisa_job *j, char text[ARITHMETIC_LEN]);
 
@@ -151,7 +156,10 @@ void job_arithmetic_text(const struct fpisa_job *j, char text[ARITHMETIC_LEN]);
 int job_print_text(const struct datapath *dp, __u32 job);
 int job_print_json(const struct datapath *dp, __u32 job);
 
-/* Print a line for each bucket that is not empty; return the same as an array of {exponent, adds}. */
+/*
+ * job_print_histogram() prints a line for each bucket that is not empty. job_histogram_json() returns the same data as
+ * an array of {exponent, adds}.
+ */
 void job_print_histogram(const struct fpisa_histogram *h, const struct fpisa_job *j);
 struct json_object *job_histogram_json(const struct fpisa_histogram *h, const struct fpisa_job *j);
 
@@ -167,24 +175,25 @@ static inline bool job_round_open(const struct fpisa_slot *s, __u32 generation)
 }
 
 /*
- * Find the live ranks that have not contributed to the oldest open round, and its chunk; *missing is 0 if no round is
- * open. `slots` shows these ranks for the lowest chunk, and a worker names them when its deadline passes.
+ * Find the live ranks that have not contributed to the oldest open round, and the chunk of the round. Set *missing to 0
+ * if no round is open. `slots` shows these ranks for the lowest chunk, and a worker names them when its deadline
+ * passes.
  */
 int job_missing(const struct datapath *dp, __u32 job, __u64 *missing, __u64 *chunk);
 
 /*
- * Find the seconds since the datapath last received a frame of the rank, or HUGE_VAL if it has received none since the
- * job was made.
+ * Find the time, in seconds, since the datapath last received a frame of the rank. The time is HUGE_VAL if there has
+ * been no frame since the job was created.
  */
 int job_silence(const struct datapath *dp, __u32 job, __u32 rank, double *seconds);
 
-/* Write an age: "0.3 s", "12 s", "5 min", "3 h". */
+/* Write an age as "0.3 s", "12 s", "5 min" or "3 h". */
 #define AGE_LEN 16
 void job_age_text(double seconds, char text[AGE_LEN]);
 
 /*
- * Write which rank in `ranks` has been silent for longest, as "; rank 2 silent for 12 s" or "; rank 2 never heard from".
- * Write "" if `ranks` is empty.
+ * Write which rank of `ranks` has been silent for the longest time, as "; rank 2 silent for 12 s" or "; rank 2 never
+ * heard from". Write "" if `ranks` is empty.
  */
 #define SILENCE_LEN 48
 int job_silence_text(const struct datapath *dp, __u32 job, __u64 ranks, char text[SILENCE_LEN]);

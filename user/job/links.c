@@ -9,8 +9,8 @@
 #include "plan/shares.h"
 
 /*
- * Return the link's bits per second, or 0 if unknown, as for all but hardware. The speed that a veth, a tun or a bridge
- * reports is not that of a wire.
+ * Return the rate of the link in bits per second, or 0 if it is unknown. The rate is known only for hardware, because
+ * the speed that a veth, a tun or a bridge reports is not real.
  */
 static double link_bits(__u32 ifindex)
 {
@@ -31,7 +31,7 @@ static __u32 ranks_behind(const __u32 *ifindex, __u32 n, __u32 port)
 }
 
 /*
- * Return the seconds for a bit of the vector on the port that is full first, or 0 if unknown. Set *fastest to
+ * Return the time, in seconds, for one bit of the vector on the slowest port, or 0 if it is unknown. Set *fastest to
  * the rate of the fastest of these links.
  */
 static double slowest_port(const __u32 *ifindex, __u32 n, double worker_bits, double *fastest)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A job's parameters, each in one row: its option of job add and of demo, with its help; its key in a configuration
- * file; its member in JSON; its place in struct fpisa_job. Add a row here for a new parameter. job.h has the contracts.
+ * The parameters of a job, in a table with one row for each. A row has the option of job add and of demo, the help
+ * text, the key in a configuration file, the member in JSON, and the place in struct fpisa_job. Add a row here for a
+ * new parameter. job.h has the contracts.
  */
 #include <arpa/inet.h>
 #include <json-c/json.h>
@@ -19,11 +20,11 @@ enum kind { WORKERS, ADDRESS, FOREIGN_ADDRESS, RATE, NUMBER, NAME, GROUP, TOKEN,
 #define AT(field) .at = offsetof(struct fpisa_job, field), .size = sizeof(((struct fpisa_job *)0)->field)
 
 static const struct parameter {
-	const char *name, *metavar; /* NULL: the option takes no argument */
+	const char *name, *metavar; /* name of the option, and of its argument; metavar NULL: no argument */
 	const char *help;	    /* lines of the help text */
 	enum kind kind;
 	unsigned int in;	     /* JOB_IN_* */
-	size_t at, size;	     /* place in a struct fpisa_job, of a NUMBER or NAME */
+	size_t at, size;	     /* place of a NUMBER or a NAME in struct fpisa_job */
 	const struct name *names;    /* names of a NAME */
 	uint32_t min, max, multiple; /* limits of a NUMBER, which is a power of two if `multiple` is 0 */
 	__u8 flag;		     /* bit of a FLAG */
@@ -104,11 +105,11 @@ static const struct parameter {
 };
 
 #define PARAMETERS (sizeof(parameters) / sizeof(parameters[0]))
-#define TEXT_LEN FAULTS_LEN /* the longest argument */
+#define TEXT_LEN FAULTS_LEN /* size of the longest argument */
 
 _Static_assert(PARAMETERS < JOB_OPTIONS_MAX, "there is room for the last one of a table of options");
 
-/* Return the next parameter that is in all of `in`. */
+/* Return the next parameter that is in all places of `in`. */
 static const struct parameter *next(const struct parameter *p, unsigned int in)
 {
 	for (p = p ? p + 1 : parameters; p < parameters + PARAMETERS; p++)
@@ -184,8 +185,8 @@ static int take_group(const char *what, const char *arg, __be32 *group)
 	if (!err && !IN_MULTICAST(ntohl(*group)))
 		return refuse(BAD_USAGE, "%s: %s is not a multicast address", what, arg);
 	/*
-	 * 224.0.0.0/24 is reserved for protocols of the link: 224.0.0.1 is every host, and switches do not restrict its
-	 * frames.
+	 * Refuse 224.0.0.0/24, which is reserved for protocols of the local link. For example, 224.0.0.1 addresses
+	 * every host, and switches forward its frames to all ports.
 	 */
 	if (!err && ntohl(*group) <= INADDR_MAX_LOCAL_GROUP)
 		return refuse(BAD_USAGE, "%s: %s is reserved, as all of 224.0.0.0/24; try 239.x.x.x", what, arg);
@@ -239,7 +240,7 @@ int job_option(struct job_spec *s, int opt, char *arg)
 
 /* -- an existing job ------------------------------------------------------------- */
 
-/* Read a parameter. In a job that was made by hand `ports` may be 0, which means the least. */
+/* Read a parameter. In a job that the CLI did not create, `ports` may be 0, which means the smallest value. */
 static __u32 get(const struct parameter *p, const struct fpisa_job *j)
 {
 	const void *at = (const char *)j + p->at;
@@ -250,7 +251,7 @@ static __u32 get(const struct parameter *p, const struct fpisa_job *j)
 	return n ?: p->min;
 }
 
-/* Return the argument that gives the parameter its value, or "". */
+/* Return the argument of the option for the parameter's value, or "". */
 static const char *text_of(const struct parameter *p, const struct fpisa_job *j, char text[TEXT_LEN])
 {
 	*text = 0;
@@ -316,7 +317,8 @@ void job_parameters_json(struct json_object *o, const struct fpisa_job *j, unsig
 	for (const struct parameter *p = NULL; (p = next(p, in));) {
 		char key[32];
 
-		if (p->kind == FOREIGN_ADDRESS || p->kind == RATE) /* the kernel's routes have this value, not the job */
+		/* this value is in the routes of the kernel and not in the job */
+		if (p->kind == FOREIGN_ADDRESS || p->kind == RATE)
 			continue;
 		snprintf(key, sizeof(key), "%s", p->name);
 		for (char *c = key; (c = strchr(c, '-'));)
@@ -325,7 +327,7 @@ void job_parameters_json(struct json_object *o, const struct fpisa_job *j, unsig
 	}
 }
 
-/* Return the width of a column: room for the name and for any value below it. */
+/* Return the width of a column, which must fit the name and any value. */
 static int width_of(const struct parameter *p)
 {
 	size_t width = strlen(p->name);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A rank's port on which no frames of workers are received: the reason and the advice. These functions use only facts
- * that resolve.c and doctor look up; port.h has the contracts.
+ * Reason and advice for a port of a rank at which no frames of workers are received. These functions use only data from
+ * resolve.c and doctor; port.h has the contracts.
  */
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A job on this machine: its ports and its address by the kernel's routes; job.h has the contracts. */
+/* The ports and the address of a job by the routes of this machine; job.h has the contracts. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
@@ -14,7 +14,7 @@
 #include "host/veth.h"
 #include "job.h"
 
-/* Warn of a worker whose route has another source address. A worker sends to the job's only address, wherever that is. */
+/* Warn of a worker whose route has another source address. A worker always sends to the one address of the job. */
 static void warn_of_address(__u32 job, const struct job_spec *s, __u32 rank, __be32 source)
 {
 	char a[ADDRESS_LEN], worker[ADDRESS_LEN], other[ADDRESS_LEN];
@@ -41,7 +41,7 @@ __attribute__((format(printf, 3, 4))) static int lack(const struct job_spec *s, 
 	return 0;
 }
 
-/* Check that workers reach the address here: by ARP on their own network, or by a router that knows where it is. */
+/* Check that workers can reach the address, by ARP on their own network or through a router that knows the address. */
 static int check_address(const struct job_spec *s, __u32 job)
 {
 	char a[ADDRESS_LEN], b[ADDRESS_LEN];
@@ -75,7 +75,7 @@ static int check_address(const struct job_spec *s, __u32 job)
 		    datapath_noun(&s->job), job, a, a);
 }
 
-/* Resolve a worker on this machine itself, which sends by lo. */
+/* Resolve a worker on this machine, which sends through lo. */
 static int resolve_local(struct job_spec *s, __u32 rank)
 {
 	const struct fpisa_rank *at = &s->job.rank[rank];
@@ -125,7 +125,7 @@ static int resolve(struct job_spec *s, __u32 job)
 
 		if (s->dev[r] && !s->ifindex[r])
 			continue;
-		/* Look the route up as the datapath does. */
+		/* Look up the route as the datapath does. */
 		err = route_get(s->job.rank[r].addr, s->job.address, s->ifindex[r], &route);
 
 		address_text(s->job.rank[r].addr, a);
@@ -156,14 +156,17 @@ static int resolve(struct job_spec *s, __u32 job)
 		}
 		if (!s->job.address)
 			s->job.address = route.source;
-		/* Rules may choose another interface for the chosen address. */
+		/* Look up the route again, because rules may select another interface for the selected address. */
 		if (!s->dev[r] && route.source && !route_get(s->job.rank[r].addr, s->job.address, 0, &any))
 			s->ifindex[r] = any.ifindex;
 	}
 	return 0;
 }
 
-/* Return the least MTU of the job's ports, with that port's name, or -errno, reported. */
+/*
+ * Return the smallest MTU of the job's ports, and the name of its port. On an error, report it and return a negative
+ * errno.
+ */
 static int least_mtu(const struct job_spec *s, char least_dev[IF_NAMESIZE])
 {
 	int least = INT_MAX;
@@ -186,7 +189,7 @@ static int least_mtu(const struct job_spec *s, char least_dev[IF_NAMESIZE])
 	return least;
 }
 
-/* Return the most elements, up to the job's, whose frame the MTU carries, or 0. */
+/* Return the largest number of elements, up to that of the job, whose frame fits into the MTU, or 0. */
 static __u16 elements_within(struct fpisa_job j, int mtu)
 {
 	while (j.elements && (int)job_frame_bytes(&j) > mtu)
@@ -194,7 +197,7 @@ static __u16 elements_within(struct fpisa_job j, int mtu)
 	return j.elements;
 }
 
-/* Check that every port can carry the frame. */
+/* Check that the frame fits into the MTU of every port. */
 static int check_ports(const struct job_spec *s, __u32 job)
 {
 	struct fpisa_job least = s->job;
@@ -228,7 +231,10 @@ int job_spec_resolve(struct job_spec *s, __u32 job)
 	return check_address(s, job) ?: resolve(s, job) ?: job_spec_vlan(s, job) ?: check_ports(s, job);
 }
 
-/* Warn if the master's MTU is too small. The remaining rows of a worker's frame, perhaps all, pass on to the master. */
+/*
+ * Warn if the master's MTU is too small. The master receives the remaining rows of a worker's frame, which may be all
+ * of them.
+ */
 static void warn_of_master(const struct job_spec *s, __u32 query)
 {
 	__u32 master = s->job.workers - 1;

@@ -42,12 +42,12 @@ static const char *state_of(__u64 live, __u64 joined, __u32 rank)
 	return !(live >> rank & 1) ? "removed" : joined >> rank & 1 ? "joined" : "missing";
 }
 
-/* The state of a job, for both outputs */
+/* The state of a job, for both outputs. */
 struct standing {
 	struct fpisa_job job;
 	struct fpisa_session session;
 	__u64 joined;
-	__u64 missing, chunk; /* the ranks that the oldest open round waits for, or 0; and the round's chunk */
+	__u64 missing, chunk; /* ranks for which the oldest open round waits, or 0, and the chunk of the round */
 };
 
 static int get_standing(const struct datapath *dp, __u32 job, struct standing *st)
@@ -120,7 +120,7 @@ int job_print_text(const struct datapath *dp, __u32 job)
 		if (err)
 			return err;
 		snprintf(where, sizeof(where), "%s:%u", m.address, m.port);
-		/* The interface is as given to `job add`, or as found by the route. */
+		/* Print the interface that was given to `job add`, or that was found by the route. */
 		snprintf(dev, sizeof(dev), "%s%s", st.job.rank[r].given ? "@" : "", m.dev);
 		job_age_text(m.silence, age);
 		printf("%4u  %-21s  %-16s  %-17s  %-9s  %s%s\n", r, where, dev, m.seen ? m.mac : "-",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A job's workers from their list, and parameters that its options (options.c) left out; job.h has the contracts. */
+/* Parsing of the list of workers, and defaults of parameters that were not given; job.h has the contracts. */
 #include <arpa/inet.h>
 #include <string.h>
 
@@ -91,7 +91,7 @@ int job_spec_complete_query(struct job_spec *s)
 {
 	int err = parse_workers(s);
 
-	/* A query has no elements, so none of its members can send a sum. */
+	/* A query has no elements, so its members cannot send contributions. */
 	s->job.format = s->job.format ?: FPISA_FORMAT_FP32;
 	s->job.fanout = FPISA_FANOUT_UNICAST;
 	s->job.ports = 1;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The state of a job: ranks that have joined, ranks that the oldest round waits for, silent ranks; job.h has the contracts. */
+/*
+ * The state of a job: ranks that have joined, ranks for which the oldest round waits, and silent ranks; job.h has the
+ * contracts.
+ */
 #include <math.h>
 #include <stdio.h>
 
@@ -12,7 +15,7 @@ __u64 job_joined(const struct fpisa_job *j, const struct fpisa_session *s)
 
 	for (__u32 r = 0; r < j->workers && r < FPISA_MAX_WORKERS; r++)
 		known |= (__u64) !!s->incarnation[r] << r;
-	/* While ranks join a new generation, count the ranks that have sent HELLO for it. */
+	/* While ranks join a new generation, return the ranks that have sent HELLO for the new generation. */
 	return s->joining ?: s->generation ? known & j->live : 0;
 }
 

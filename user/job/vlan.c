@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The VLAN of a job: its ID, the ports below VLAN devices, and ports that remove tags; job.h has the contract. */
+/* The VLAN of a job: the VLAN ID, the ports below VLAN devices, and ports that remove tags; job.h has the contract. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 #include "job.h"
 
 /*
- * If the port is a VLAN device, and the datapath would be on the interface below it, take that in its place, and its VLAN
- * ID as the job's.
+ * If the port is a VLAN device, and the datapath would be on the interface below it, replace the port by the interface
+ * below, and take the VLAN ID for the job.
  */
 static int take_vlan(struct job_spec *s, __u32 job, __u32 rank)
 {
@@ -36,8 +36,8 @@ static int take_vlan(struct job_spec *s, __u32 job, __u32 rank)
 }
 
 /*
- * Return whether VLAN tags of received frames are removed before XDP sees them: 1 or 0, or -ENOENT if a veth's peer
- * cannot be examined. Write the command that leaves them in frames.
+ * Return 1 if VLAN tags of received frames are removed before XDP receives them, else 0. Return -ENOENT if the peer of
+ * a veth cannot be examined. Write the command that prevents the removal.
  */
 static int strips_tags(const struct link *l, char fix[NETNS_PREFIX_LEN + 64])
 {
@@ -53,8 +53,8 @@ static int strips_tags(const struct link *l, char fix[NETNS_PREFIX_LEN + 64])
 }
 
 /*
- * Set whether a port removes the tags, or may remove them. In the stack it may not, because the kernel adds them to
- * replies again.
+ * Set whether a port removes the tags or could remove them. In generic mode this is an error, because the kernel adds
+ * the removed tags to replies again.
  */
 static int check_tags(struct job_spec *s, __u32 job)
 {

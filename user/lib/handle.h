@@ -169,7 +169,7 @@ int fpisa_enter_to_block(struct fpisa *f); /* do the same for a function that wa
 void fpisa_leave(struct fpisa *f);
 /* return -EBUSY if another thread joins; for functions that begin a request */
 int fpisa_joining(const struct fpisa *f);
-int fpisa_look(struct fpisa *f); /* begin a function that only reads, which on_chunk may call; pass the result to fpisa_look_away() */
+int fpisa_look(struct fpisa *f); /* begin a function that on_chunk may call; pass the result to fpisa_look_away() */
 void fpisa_look_away(struct fpisa *f, int locked);
 int fpisa_refuse_inherited(const struct fpisa *f); /* return -ECHILD if the handle belongs to another process */
 /* Make the handle return this error, with the thread's message, until it rejoins. */

@@ -391,7 +391,10 @@ static int try_next(struct fpisa_link *l, int rc)
 	return again;
 }
 
-/* Fail the group when its connection ends before all have joined. Later fail it only if the manager itself refuses it. */
+/*
+ * Handle the end of the connection. Fail the group if not all ranks have joined yet. Later, fail the group only if the
+ * manager refuses it.
+ */
 static void connection_ended(struct fpisa_link *l, int rc)
 {
 	if (rc == -EACCES && l->has_psk)

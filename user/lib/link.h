@@ -75,11 +75,11 @@ struct fpisa_link {
 	int error; /* error of the group */
 	uint64_t missing;
 	char sentence[FPISA_MESSAGE_SIZE];
-	uint64_t left;	       /* ranks that have left */
-	uint64_t calls_of[64]; /* number of calls that each of these ranks had completed */
-	uint64_t calls;	       /* number of calls started at this rank */
-	uint64_t digest;       /* digest of these calls */
-	uint64_t failed_barrier; /* number of the first barrier that could not begin because its job had failed; 0: none */
+	uint64_t left;		 /* ranks that have left */
+	uint64_t calls_of[64];	 /* number of calls that each of these ranks had completed */
+	uint64_t calls;		 /* number of calls started at this rank */
+	uint64_t digest;	 /* digest of these calls */
+	uint64_t failed_barrier; /* first barrier that could not begin because its job had failed; 0: none */
 	int barriers;		 /* barriers may be in progress */
 	int heard;		 /* the manager has answered at least once */
 	uint64_t heard_ns;	 /* time of the manager's last answer, or of the start of the thread */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa serve --manager HOST; agent.h has the contract. One thread, which blocks only while it connects, for at most
- * half a second.
+ * `fpisa serve --manager HOST`; agent.h has the contract. The process has one thread, which blocks only while it
+ * connects, for at most half a second.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -29,23 +29,23 @@
 
 #define CONNECT_MS 500 /* time limit of one attempt */
 #define AGAIN_MS 200   /* pause between two attempts */
-#define LOOK_MS 500    /* between two checks for groups that a user of this host has ended */
+#define LOOK_MS 500    /* time between two checks for groups that a user of this host has ended */
 
 struct agent {
-	const char *manager, *key_file; /* as at the start */
-	struct manager_policy policy;	/* as last read */
+	const char *manager, *key_file; /* values at the start */
+	struct manager_policy policy;	/* policy as last read */
 	struct agent_jobs jobs;
 	struct helper helper;
 	struct fpisa_psk psk;
 	bool keyed; /* the next connection uses `psk`, the last key of the file */
 	struct sockaddr_in to[FPISA_HOST_ADDRESSES];
 	int addresses, at;
-	struct fpisa_channel *channel; /* NULL: not connected */
-	bool registered;	       /* registered by this connection */
-	bool ever;		       /* registered by any connection */
-	bool told;		       /* the log has reported the lost connection; reset when it exists again */
+	struct fpisa_channel *channel; /* connection to the manager; NULL: not connected */
+	bool registered;	       /* the agent is registered by this connection */
+	bool ever;		       /* the agent has been registered by some connection */
+	bool told;		       /* the log has reported the lost connection; reset by a new connection */
 	__u16 port;		       /* UDP port of the datapath */
-	struct aggregator_record said; /* values of the registration, for users of this host while it lasts */
+	struct aggregator_record said; /* values of the registration, for users of this host */
 	__u64 now_ms, heard_ms, beat_ms, look_ms, try_ms;
 	int signals, failed;
 	struct log news, errors;
@@ -61,7 +61,10 @@ static void ask(void *arg, const struct helper_request *q)
 		a->failed = helper_ask(&a->helper, q);
 }
 
-/* Send to the manager. A manager that does not read its messages sends none either, and is dropped for its silence. */
+/*
+ * Send a message to the manager. Ignore a full queue, because a manager that reads no messages sends none either, and
+ * is disconnected for its silence.
+ */
 static void tell(void *arg, const struct fpisa_manager_message *m)
 {
 	struct agent *a = arg;
@@ -104,7 +107,7 @@ static void drop_connection(struct agent *a, const char *why)
 		note_registered(a, false);
 }
 
-/* Register this aggregator: once it is connected, and again when its parameters have changed. */
+/* Register this aggregator after connecting, and again when its parameters have changed. */
 static void say_register(struct agent *a)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_REGISTER);
@@ -152,8 +155,8 @@ static void connect_manager(struct agent *a)
 }
 
 /*
- * Handle a refusal. If the manager has accepted this aggregator before, try again. It may be full for a while, or may
- * not know yet that an earlier connection has ended.
+ * Handle a refusal. If the manager has accepted this aggregator before, try again. The manager may have no free place
+ * for a while, or may not know yet that an earlier connection has ended.
  */
 static void take_refusal(struct agent *a, const struct fpisa_manager_refusal *r)
 {
@@ -221,7 +224,7 @@ static void beat(struct agent *a)
 
 /* -- the loop ---------------------------------------------------------------------------- */
 
-/* Use the new key for the next connection. The manager has accepted this connection with the old key, so keep it. */
+/* Use the new key for the next connection. Keep this connection, which the manager has accepted with the old key. */
 static void take_keys(struct agent *a, const struct helper_news *news)
 {
 	explicit_bzero(&a->psk, sizeof(a->psk));
@@ -230,7 +233,7 @@ static void take_keys(struct agent *a, const struct helper_news *news)
 		a->psk = news->keys.psk[news->keys.n - 1];
 }
 
-/* If the new address does not belong to this host, keep the old one. */
+/* Take a new address. Keep the old address if the new address does not belong to this host. */
 static void take_address(struct agent *a, __be32 address)
 {
 	char is[ADDRESS_LEN];
@@ -327,7 +330,7 @@ static int loop(struct agent *a)
 	return a->failed;
 }
 
-/* End the groups that an earlier process has left. No manager knows their jobs. */
+/* End the groups of an earlier process, because no manager knows their jobs. */
 static void forget_groups(struct agent *a)
 {
 	for (__u32 i = 0; i < GROUPS; i++)

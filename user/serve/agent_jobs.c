@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* An aggregator's jobs for another host's manager; agent_jobs.h has the contracts. */
+/* The jobs of an aggregator for a manager on another host; agent_jobs.h has the contracts. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static void say(struct agent_jobs *a, enum fpisa_manager_type type, __u64 id)
 	a->ops->send(a->arg, &m);
 }
 
-/* Delete the group's jobs. Wait for a job that is being made, because it could not be found otherwise. */
+/* Delete the group's jobs. Wait for a job that is being created, because it cannot be found before that. */
 static void drop(struct agent_jobs *a, struct agent_group *g)
 {
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
@@ -122,7 +122,7 @@ static void fill_record(const struct agent_jobs *a, struct agent_group *g, const
 	memcpy(j->port, g->port, sizeof(j->port));
 }
 
-/* Let the helper make the next job of that index. Remove the earlier job, which another manager wanted. */
+/* Let the helper create the next job of this index. Remove the earlier job, which was for another manager. */
 static void make(struct agent_jobs *a, struct agent_group *g, __u32 index)
 {
 	struct helper_request q = {.what = HELPER_MAKE, .place = place_of(a, g)};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Jobs that an aggregator has for another host's manager. The functions handle each message of the manager, and each
- * answer of the helper. They send the resulting requests through struct agent_ops, in this order.
+ * The jobs of an aggregator for a manager on another host. The functions handle each message of the manager and each
+ * answer of the helper, and send the resulting requests through struct agent_ops, in order.
  */
 #ifndef FPISA_SERVE_AGENT_JOBS_H
 #define FPISA_SERVE_AGENT_JOBS_H
@@ -14,26 +14,28 @@ struct agent_ops {
 };
 
 struct agent_group {
-	struct group_record record;	   /* id 0: the entry is free */
-	__u32 making;			   /* bitmap of the indexes of jobs that the helper was told to make */
-	__u32 unheard;			   /* bitmap of jobs whose manager has disconnected and waits for no answer */
-	bool over;			   /* the manager has dropped the group meanwhile */
-	__be32 address[FPISA_MAX_WORKERS]; /* from RANKS, for the next MAKE */
+	struct group_record record; /* record of the group; id 0: the entry is free */
+	__u32 making;		    /* bitmap of the indexes of jobs that the helper is creating */
+	/* bitmap of jobs whose manager has disconnected and does not expect an answer */
+	__u32 unheard;
+	bool over;			   /* the manager has dropped the group while a job is being created */
+	__be32 address[FPISA_MAX_WORKERS]; /* addresses of the ranks from RANKS, for the next MAKE */
 	__u16 port[FPISA_MAX_WORKERS];
-	struct group_job next[FPISA_MANAGER_JOBS]; /* begins when the earlier job of the index is made; state 0: none waits */
+	/* job to create after the earlier job of the same index; state 0: none */
+	struct group_job next[FPISA_MANAGER_JOBS];
 };
 
-/* Zero the structure, then set ops, arg, local, pool and slots. */
+/* The state of the agent. Zero the structure, then set ops, arg, local, pool and slots. */
 struct agent_jobs {
 	const struct agent_ops *ops;
 	void *arg;
 	__be32 local; /* address of this datapath for frames */
-	__u64 pool;   /* bitmap of the job numbers that it may give away */
-	__u32 slots;  /* slots that it may give away; no window is larger */
+	__u64 pool;   /* bitmap of the job numbers that the manager may use */
+	__u32 slots;  /* slots that the manager may use, which also limits the window */
 	struct agent_group group[GROUPS];
 };
 
-/* Remove a group that an earlier agent left. No manager knows it any more. */
+/* Remove a group of an earlier agent, because no manager knows the group any more. */
 void agent_left_over(struct agent_jobs *a, __u32 place, const struct group_record *r);
 
 /* Handle RANKS, MAKE or DROP. Return false if the message has another type. */
@@ -41,7 +43,7 @@ bool agent_message(struct agent_jobs *a, const struct fpisa_manager_message *m);
 
 void agent_made(struct agent_jobs *a, const struct manager_made *made);
 
-/* Handle the end of the connection. */
+/* Handle the end of the connection to the manager. */
 void agent_disconnected(struct agent_jobs *a);
 
 /* Handle the ids, by place, of groups that a user of this host has ended. */

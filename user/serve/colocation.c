@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa serve --colocated DEV, before it serves; colocation.h has the contract. */
+/* Preparation for `fpisa serve --colocated DEV`; colocation.h has the contract. */
 #include <errno.h>
 #include <net/if.h>
 #include <stdio.h>
@@ -24,8 +24,8 @@ static int check_up(const char *dev, const char *hint)
 }
 
 /*
- * Return whether the datapath is on the interface. Return -EBUSY, reported, if it is on the interface and cannot send
- * to lo.
+ * Return whether the datapath is on the interface. If the datapath is on the interface but cannot send to lo, report
+ * this and return -EBUSY.
  */
 static int check_loaded(const struct datapath *dp, const char *dev)
 {
@@ -41,7 +41,7 @@ static int check_loaded(const struct datapath *dp, const char *dev)
 	return got > 0;
 }
 
-/* List the interfaces of `devs` that have no datapath yet. Return their number or -errno. */
+/* List the interfaces of `devs` that have no datapath yet. Return their number, or a negative errno. */
 static int missing(const char *pin, char *devs[2], char *out[2])
 {
 	struct datapath dp;

@@ -18,11 +18,11 @@
 #include "lib/manager/interface.h"
 #include "lib/manager/watch.h"
 
-#define LAST_WORD_MS 2000 /* for the last message to be sent */
+#define LAST_WORD_MS 2000 /* time for sending the last message */
 #define BACKLOG 1024
-#define TURN 64	    /* messages, or reads of discarded bytes, before other connections have their turn */
-#define STRANGERS 8 /* events of connections outside groups, between events of ranks in groups */
-#define ACCEPTS 16  /* new connections at one of these events */
+#define TURN 64	    /* most messages, or reads of discarded bytes, before the turn of other connections */
+#define STRANGERS 8 /* most events of connections outside groups, between events of ranks in groups */
+#define ACCEPTS 16  /* most new connections in one of these events */
 
 /* -- sockets ---------------------------------------------------------------- */
 
@@ -68,7 +68,7 @@ static void note_refusal(struct conns_of *s, struct conn *c, enum fpisa_manager_
 				       .text = text});
 }
 
-/* Log a refusal that the group has counted itself, in the group's words. */
+/* Log a refusal that manager/group.c has counted, with the text of manager/group.c. */
 void conn_refused(void *arg, const struct manager_caller *who, enum fpisa_manager_reason reason, const char *text)
 {
 	struct conns_of *s = arg;
@@ -91,7 +91,7 @@ static void start_waiting(struct conns_of *s, struct conn *c)
 		else if (!h->n)
 			free = h;
 	}
-	c->host = own ?: free; /* one entry is free: conns_accept() has made room */
+	c->host = own ?: free; /* an entry is free, because conns_accept() has made room */
 	c->host->address = c->caller.address;
 	c->host->n++;
 	s->waiting++;
@@ -127,14 +127,14 @@ static void end(struct conns_of *s, struct conn *c, enum fpisa_manager_cause cau
 	free(c);
 }
 
-/* End a connection whose time to read its last message is over. */
+/* End a connection whose time for reading its last message has passed. */
 static void end_closing(struct conns_of *s, struct conn *c)
 {
 	fpisa_channel_flush(c->channel);
 	end(s, c, FPISA_MANAGER_BROKE);
 }
 
-/* Give a connection time to read its last message. If too many connections have it, end the oldest one. */
+/* Give the peer time to read its last message. If too many connections are in this state, end the oldest one. */
 static void start_closing(struct conns_of *s, struct conn *c)
 {
 	stop_waiting(s, c);
@@ -146,8 +146,8 @@ static void start_closing(struct conns_of *s, struct conn *c)
 }
 
 /*
- * Refuse bytes that are not a message. Send nothing further over this connection. Closing a socket with unread bytes
- * would discard even the refusal, so these bytes are read for a moment.
+ * Refuse bytes that are not a message, and send no further messages over this connection. Read and discard more bytes
+ * for a short time, because closing a socket with unread bytes would discard the refusal.
  */
 static void refuse_bad(struct conns_of *s, struct conn *c, enum fpisa_manager_reason reason, const char *text)
 {
@@ -195,8 +195,8 @@ void conn_send(void *arg, struct manager_caller *to, const struct fpisa_manager_
 	struct conn *c = (struct conn *)to;
 
 	/*
-	 * An event may produce more messages than a channel holds. For example, a rank that comes back gets one for
-	 * each rank that has left.
+	 * An event can produce more messages than a channel holds. For example, a rank that reconnects gets a message
+	 * for each rank that has left.
 	 */
 	if (!c->closing && fpisa_channel_send(c->channel, m) &&
 	    (fpisa_channel_flush(c->channel) || fpisa_channel_send(c->channel, m)))
@@ -222,7 +222,7 @@ static void want(struct conns_of *s, struct conn *c)
 	epoll_ctl(c->member ? s->epoll : s->strangers, EPOLL_CTL_MOD, fpisa_channel_fd(c->channel), &e);
 }
 
-/* Give a connection whose rank is in a group its own events from now on. */
+/* Register a connection whose rank is in a group for its own events. */
 static void become_member(struct conns_of *s, struct conn *c)
 {
 	struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
@@ -230,7 +230,7 @@ static void become_member(struct conns_of *s, struct conn *c)
 	epoll_ctl(s->strangers, EPOLL_CTL_DEL, fpisa_channel_fd(c->channel), NULL);
 	c->member = true;
 	if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, fpisa_channel_fd(c->channel), &e))
-		c->deaf = true; /* conns_tick() ends it */
+		c->deaf = true; /* conns_tick() ends the connection */
 }
 
 /* Return whether the connection belongs to a rank in a group, or to an aggregator. */
@@ -268,7 +268,7 @@ void conn_work(struct conns_of *s, struct conn *c)
 		if (rc > 0 && !c->closing)
 			take(s, c, &m);
 	}
-	/* No event reports the rest of what TLS has decrypted. */
+	/* Continue, because no event reports data that TLS has already decrypted. */
 	if (rc > 0)
 		mark(s, c);
 	if ((rc == -EPROTO || rc == -EACCES) && !c->closing) {
@@ -312,7 +312,7 @@ void conns_tick(struct conns_of *s)
 
 	for (c = TAILQ_FIRST(&s->all); c; c = next) {
 		if (!c->deaf && c->host && s->manager->now_ms >= c->until_ms)
-			refuse_silent(s, c); /* may end another connection */
+			refuse_silent(s, c); /* this may end another connection */
 		next = TAILQ_NEXT(c, link);
 		if (c->deaf || (c->closing && s->manager->now_ms >= c->until_ms))
 			end(s, c, FPISA_MANAGER_SILENT);
@@ -322,8 +322,8 @@ void conns_tick(struct conns_of *s)
 /* -- new connections -------------------------------------------------------------- */
 
 /*
- * End the oldest connection of the host with the most connections that have not asked for a group. A host that opens
- * many silent connections therefore only loses its own.
+ * Find the host with the most connections that have not asked for a group, and end its oldest connection. So a host
+ * that opens many silent connections only loses its own connections.
  */
 static void make_room(struct conns_of *s)
 {
@@ -341,8 +341,8 @@ static void make_room(struct conns_of *s)
 }
 
 /*
- * Free a descriptor, so that connections without a group do not keep others out if the limit is too low. First end
- * connections that have their answer.
+ * Free a descriptor, so that connections without a group do not exclude others if the limit of descriptors is low.
+ * First end connections that have received their answer.
  */
 static void make_descriptor(struct conns_of *s)
 {
@@ -373,7 +373,7 @@ static void add(struct conns_of *s, int fd, __be32 address, __be32 local)
 		end(s, c, FPISA_MANAGER_CLOSED);
 }
 
-/* Refuse a peer that may not connect, at the cost of one message: read no bytes from it, and keep no state. */
+/* Refuse a peer that may not connect. Send only one message, read no bytes, and keep no state. */
 static void turn_away(struct conns_of *s, int fd, __be32 address)
 {
 	char text[FPISA_MANAGER_TEXT], a[ADDRESS_LEN];
@@ -416,7 +416,7 @@ void conns_strangers(struct conns_of *s)
 {
 	struct epoll_event e;
 
-	/* An event may end other connections whose events are still pending. */
+	/* Take one event at a time, because an event may end other connections with pending events. */
 	for (int i = 0; i < STRANGERS && epoll_wait(s->strangers, &e, 1, 0) > 0; i++) {
 		if (e.data.ptr)
 			conn_work(s, e.data.ptr);

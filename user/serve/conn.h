@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Connections of the manager: accept, limits, messages in and out, the end of each connection. Connections of ranks in
- * groups have their own events in the loop. All others, and the listener, share one event, which handles a few at a
- * time. So no rank in a group waits for more than these few, however many connections exist.
+ * Connections of the manager: accepting connections, limits, messages, and the end of connections. Connections of ranks
+ * in groups have their own events in the loop. All other connections and the listener share one event, and each turn
+ * handles only a few of them. So a rank in a group waits only for these few, however many connections exist.
  */
 #ifndef FPISA_SERVE_CONN_H
 #define FPISA_SERVE_CONN_H
@@ -13,53 +13,55 @@
 #include "manager/group.h"
 #include "refusals.h"
 
-/* A host with connections that are not in a group yet */
+/* A host with connections that are not in a group yet. */
 struct conn_host {
 	__be32 address;
-	int n; /* the host's connections that are not in a group; 0: the entry is free */
+	int n; /* number of the host's connections that are not in a group; 0: the entry is free */
 };
 
 struct conn {
-	struct manager_caller caller; /* first */
+	struct manager_caller caller; /* must be the first member */
 	TAILQ_ENTRY(conn) link, dirty_link, stranger_link;
-	struct conn_host *host; /* host of a connection that is not in a group yet; NULL: it has been in a group, or was refused */
+	/* host of a connection that is not in a group yet; NULL: the connection has been in a group, or was refused */
+	struct conn_host *host;
 	struct fpisa_channel *channel;
-	bool closing; /* in the list of closing connections: its last messages are sent, then it ends */
+	bool closing; /* in the list `closing`: the connection ends after its last messages are sent */
 	bool dirty;
 	bool deaf;	/* the peer does not read its messages */
-	bool member;	/* in a group, now or before: the loop handles its events */
-	bool broken;	/* input is discarded */
-	__u64 until_ms; /* deadline for it to join or to end */
+	bool member;	/* the connection is or was in a group, so the loop handles its events */
+	bool broken;	/* all input is discarded */
+	__u64 until_ms; /* deadline for joining or for the end of the connection */
 };
 
 TAILQ_HEAD(conns, conn);
 
 struct conns_of {
 	struct manager *manager;
-	const struct fpisa_psks *keys; /* NULL: keys are not used */
+	const struct fpisa_psks *keys; /* keys of clients; NULL: keys are not used */
 	int epoll, listener;
-	int strangers; /* epoll within `epoll`: the listener, and connections that are not in a group */
+	/* epoll descriptor within `epoll`, for the listener and for connections that are not in a group */
+	int strangers;
 	int n, waiting, n_closing;
-	struct conns all;     /* oldest first, as in the other lists */
-	struct conns wait;    /* not in a group yet */
-	struct conns closing; /* refused, or out of their group; at most MANAGER_WAITING */
-	struct conns dirty;   /* have messages to send */
+	struct conns all;     /* all connections; this list and the following ones begin with the oldest */
+	struct conns wait;    /* connections that are not in a group yet */
+	struct conns closing; /* connections that were refused or have left their group; at most MANAGER_WAITING */
+	struct conns dirty;   /* connections with messages to send */
 	struct conn_host host[MANAGER_WAITING + 1];
 	struct log refusals;
 };
 
 /*
- * Listen on the policy's address and port. Return 0 or -errno, reported. The epoll data of connections outside groups is
- * NULL.
+ * Listen on the address and port of the policy. Return 0, or report an error and return a negative errno. The epoll
+ * data of the event for connections outside groups is NULL.
  */
 int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 port);
 
-void conns_strangers(struct conns_of *s); /* handle a few events of connections outside groups, including new connections */
+void conns_strangers(struct conns_of *s);	    /* handle a few events of connections outside groups */
 void conn_work(struct conns_of *s, struct conn *c); /* handle a connection that can be read or written */
-void conns_flush(struct conns_of *s);		    /* send messages that the last events queued */
-void conns_tick(struct conns_of *s);		    /* end connections whose time is over */
+void conns_flush(struct conns_of *s);		    /* send the messages that the last events have queued */
+void conns_tick(struct conns_of *s);		    /* end connections whose deadline has passed */
 
-/* Members of struct manager_ops, for an arg whose first member is the conns_of. */
+/* Functions for struct manager_ops. The first member of `arg` must be the struct conns_of. */
 void conn_send(void *arg, struct manager_caller *to, const struct fpisa_manager_message *m);
 void conn_hang_up(void *arg, struct manager_caller *who);
 void conn_refused(void *arg, const struct manager_caller *who, enum fpisa_manager_reason reason, const char *text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The manager's second process, which makes and removes jobs; helper.h has the contract. */
+/* The manager's second process, which creates and removes jobs; helper.h has the contract. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,10 @@
 #include "helper_jobs.h"
 #include "host/privilege.h"
 
-/* Enough for a map of ports for each job, the datapath's own maps, and all descriptors of an object while it is loaded */
+/*
+ * Number of descriptors for a map of ports for each job, for the maps of the datapath, and for an object while it is
+ * being loaded.
+ */
 #define DESCRIPTORS (FPISA_MAX_JOBS + 96)
 #define CLAIMS_A_SECOND 50
 #define CLAIM_S 20 /* time for the helper of a killed manager to finish its work */
@@ -60,8 +63,8 @@ static void take_errors(struct helper_state *w, char text[FPISA_MANAGER_TEXT])
 /* -- the process -------------------------------------------------------------- */
 
 /*
- * Send an answer. If the manager was killed, ignore that, and finish its earlier requests: the next manager uses the
- * records.
+ * Send an answer. Ignore an error if the manager was killed, and finish its earlier requests, because the next manager
+ * uses the records.
  */
 static int answer(const struct helper_state *w, const struct helper_answer *a)
 {
@@ -103,7 +106,7 @@ static void warn_fixed(const struct manager_policy *was, const struct config *c)
 		warning("%s: changes of manager, colocated and user take effect when fpisa serve is restarted", c->file);
 }
 
-/* Read what the process that talks to the network may not read itself. An error leaves everything unchanged. */
+/* Read the configuration and the keys, which the network process may not read. An error changes nothing. */
 static int read_again(struct helper_state *w, struct helper_news *news)
 {
 	struct config *c = NULL;
@@ -121,7 +124,7 @@ static int read_again(struct helper_state *w, struct helper_news *news)
 	warn_fixed(w->policy, c);
 	news->policy = c->manager;
 	news->keyed = c->manager.key_file != NULL;
-	/* The other process cannot use this process's pointers. */
+	/* Clear the pointers, which are not valid in the other process. */
 	news->policy.key_file = news->policy.user = news->policy.manager = news->policy.colocated = NULL;
 	config_free(w->config);
 	w->config = c;
@@ -168,7 +171,7 @@ static int take(struct helper_state *w, const struct helper_request *q)
 	}
 }
 
-/* Return whether the manager was killed before it began. Then it leaves nothing to finish. */
+/* Return whether the manager was killed before it began, so that there are no requests to finish. */
 static bool manager_is_gone(const struct helper_state *w)
 {
 	struct pollfd p = {.fd = w->fd};
@@ -221,14 +224,14 @@ static int open_datapath(struct helper_state *w, const char *pin)
 	return err;
 }
 
-/* Begin to serve, at the first request. Keep the capability to give new pins to the group that may read them. */
+/* Begin to serve, at the first request. Keep the capability to change the Unix group of new pins. */
 static int begin(struct helper_state *w)
 {
 	const struct aggregator_record none = {0};
 	int err = 0;
 
 	w->asked = true;
-	/* Forget an earlier manager's aggregators, which register again. */
+	/* Remove the aggregators of an earlier manager, which will register again. */
 	for (__u32 i = 0; !err && i < AGGREGATORS; i++)
 		err = datapath_aggregator_put(&w->groups, i, &none);
 	return err ?: datapath_jobs_prepare(&w->dp, w->policy->jobs) ?: privilege_keep_load(true);
@@ -261,7 +264,7 @@ static int serve(struct helper_state *w, const char *pin)
 		if (lseek(w->errors, 0, SEEK_CUR))
 			take_errors(w, text);
 	}
-	w->log.said = 0; /* report why it ends in any case */
+	w->log.said = 0; /* make sure that the reason for the end is reported */
 	take_errors(w, text);
 	return err;
 }
@@ -293,7 +296,7 @@ int helper_start(struct helper *h, const char *pin, struct config *c, struct hel
 		struct helper_state w = {.fd = pair[1], .config = c, .policy = &c->manager};
 
 		close(pair[0]);
-		/* The helper ends when the manager does, after it has finished its work. */
+		/* Ignore signals. The helper ends when the manager has ended and its requests are finished. */
 		signal(SIGINT, SIG_IGN);
 		signal(SIGTERM, SIG_IGN);
 		signal(SIGHUP, SIG_IGN);
@@ -305,7 +308,7 @@ int helper_start(struct helper *h, const char *pin, struct config *c, struct hel
 	close(pair[1]);
 	while ((n = recv(h->fd, &a, sizeof(a), 0)) == sizeof(a) && a.what == HELPER_FOUND)
 		found(arg, a.place, &a.record);
-	/* In other cases the helper has reported its error. */
+	/* Otherwise the helper has reported its error. */
 	if (n != sizeof(a) || a.what != HELPER_READY)
 		return -ECHILD;
 	*ready = a.ready;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The manager is two processes. The process that talks to the network has no capability and no pin. The other process,
- * the helper, opens the datapath, and takes the requests below over a SOCK_SEQPACKET pair. For any request, the helper
- * only does what the policy allows. It changes only jobs and groups that a record assigns to the manager.
+ * The manager consists of two processes. The network process has no capabilities and no access to pins. The other
+ * process, the helper, opens the datapath, and receives the requests below over a SOCK_SEQPACKET pair. The helper only
+ * executes requests that the policy permits, and changes only jobs and groups that a record assigns to the manager.
  */
 #ifndef FPISA_SERVE_HELPER_H
 #define FPISA_SERVE_HELPER_H
@@ -16,9 +16,9 @@ enum helper_what {
 	HELPER_MAKE,	   /* answered by HELPER_MAKE */
 	HELPER_REMOVE,	   /* no answer */
 	HELPER_COUNT,	   /* no answer */
-	HELPER_LOOK,	   /* answered by HELPER_LOOK: groups that are to end */
+	HELPER_LOOK,	   /* answered by HELPER_LOOK, which has the groups that must end */
 	HELPER_READ,	   /* read the configuration and its keys again; answered by HELPER_READ */
-	HELPER_FOUND,	   /* sent at the start, without a request: a group that lives */
+	HELPER_FOUND,	   /* sent at the start without a request, for each existing group */
 	HELPER_READY,	   /* the last message at the start */
 	HELPER_AGGREGATOR, /* no answer: the record of an aggregator that has registered, by its place */
 };
@@ -37,11 +37,11 @@ struct helper_request {
 	};
 };
 
-/* The present configuration */
+/* The present configuration. */
 struct helper_news {
-	int err;		      /* nonzero: reported, and everything is unchanged */
-	bool keyed;		      /* `keys` are used */
-	struct manager_policy policy; /* without key_file and user */
+	int err;		      /* nonzero: an error, which was reported; the configuration is unchanged */
+	bool keyed;		      /* the manager uses `keys` */
+	struct manager_policy policy; /* key_file and user are not set */
 	struct fpisa_psks keys;
 };
 
@@ -50,10 +50,10 @@ struct helper_answer {
 	union {
 		struct helper_news news;
 		struct manager_made made;
-		__u64 kill[GROUPS]; /* ids by place; 0: the group continues */
+		__u64 kill[GROUPS]; /* ids of the groups to end, by place; 0: the group continues */
 		struct group_record record;
 		struct helper_ready {
-			__u32 port; /* UDP */
+			__u32 port; /* UDP port of the datapath */
 			__u32 slots;
 		} ready; /* properties of the datapath */
 	};
@@ -61,33 +61,36 @@ struct helper_answer {
 
 struct helper {
 	pid_t pid;
-	int fd; /* does not block after the start */
+	int fd; /* socket to the helper, which is non-blocking after the start */
 	struct requests requests;
 };
 
 /*
  * Start the helper for the datapath pinned in `pin`, which may be NULL, and wait until it is ready. Call found() for
- * each group that lives. Return 0 or -errno, reported.
+ * each existing group. Return 0, or report an error and return a negative errno.
  */
 int helper_start(struct helper *h, const char *pin, struct config *c, struct helper_ready *ready,
 		 void (*found)(void *arg, __u32 place, const struct group_record *r), void *arg);
 
-/* End a helper that was started and has not received a request. It removes everything that it has made. */
+/* End a helper that was started and has not received a request. The helper removes everything that it has created. */
 void helper_end(struct helper *h);
 
 /*
- * Send a request without waiting: helper_turn() sends requests that the helper does not take yet. Return 0, -EPIPE,
- * reported, if the helper has ended, or -ENOMEM.
+ * Send a request without waiting. helper_turn() sends requests that the helper cannot take yet. Return 0, or -ENOMEM.
+ * If the helper has ended, report this and return -EPIPE.
  */
 int helper_ask(struct helper *h, const struct helper_request *q);
 
 /*
- * Send waiting requests; call this now and then. Return -ETIMEDOUT, reported, if the helper has taken nothing for 30 s,
- * else as helper_ask().
+ * Send waiting requests. Call this regularly. If the helper has taken no request for 30 s, report this and return
+ * -ETIMEDOUT. Otherwise return as helper_ask() does.
  */
 int helper_turn(struct helper *h);
 
-/* Read an answer. Return 1 if *a is an answer, 0 if no answer waits, or -errno, reported, if the helper has ended. */
+/*
+ * Read an answer. Return 1 if *a is an answer, or 0 if there is no answer now. If the helper has ended, report this and
+ * return a negative errno.
+ */
 int helper_answer(const struct helper *h, struct helper_answer *a);
 
 #endif

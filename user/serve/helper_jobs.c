@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Jobs and records of the manager, as its helper handles them; helper_jobs.h has the contracts. */
+/* Jobs and records of the manager in the helper; helper_jobs.h has the contracts. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "host/route.h"
 #include "job/job.h"
 
-/* Drop the errors of an attempt that is repeated. */
+/* Discard the errors of an attempt that will be repeated. */
 static void forget_errors(struct helper_state *w)
 {
 	if (!ftruncate(w->errors, 0))
@@ -32,7 +32,10 @@ static __u32 job_of(const struct helper_state *w, __u64 token)
 	return number;
 }
 
-/* Count the slots of the manager's jobs, by token. A record may list a job as not made which has been made since. */
+/*
+ * Count the slots of the manager's jobs, by token. Use tokens, because a record may list a job as not created although
+ * it has been created since.
+ */
 static int slots_given(const struct helper_state *w, __u32 *slots)
 {
 	struct group_record r;
@@ -52,8 +55,8 @@ static int slots_given(const struct helper_state *w, __u32 *slots)
 }
 
 /*
- * The manager has checked all of this. Check it again: a manager that an attacker controls gets no more than the policy
- * allows.
+ * Check a limit again that the manager has already checked. So even a manager that an attacker controls gets no more
+ * than the policy permits.
  */
 static int limited(__u32 *reason, enum fpisa_manager_reason is)
 {
@@ -61,7 +64,10 @@ static int limited(__u32 *reason, enum fpisa_manager_reason is)
 	return -EACCES;
 }
 
-/* Check the job against the policy. -EACCES, reported with the limit's key, and its reason in *reason. */
+/*
+ * Check the job against the policy. If a limit is exceeded, report the key of the limit, set *reason and return
+ * -EACCES.
+ */
 static int check_policy(const struct manager_policy *p, const struct manager_make *o, __u32 *reason)
 {
 	__u8 format = o->spec.format ?: FPISA_FORMAT_FP32, mode = o->spec.mode ?: FPISA_MODE_FPISA;
@@ -103,7 +109,7 @@ static int check_make(struct helper_state *w, const struct manager_make *o, stru
 	if (!o->id || r->id != o->id || r->job[o->index].state != FPISA_GROUP_JOB_MAKING ||
 	    r->job[o->index].token != o->token || !o->token)
 		return refuse(-EACCES, "no record announces this job");
-	/* A second job with the token would not be counted. */
+	/* Refuse a second job with the same token, because slots_given() would not count it. */
 	if (job_of(w, o->token) < FPISA_MAX_JOBS)
 		return refuse(-EACCES, "job %u already has this job's token", job_of(w, o->token));
 	err = check_policy(w->policy, o, reason) ?: slots_given(w, &slots);
@@ -128,8 +134,8 @@ static void fill_spec(const struct manager_make *o, const struct group_job *reco
 	s->job.pipeline = o->spec.pipeline;
 	s->job.elements = o->spec.elements;
 	s->job.window = o->spec.window;
-	/* A job without a fan-out gets multicast if it is possible. */
-	/* Frames of a rank on this host arrive by lo, where multicast does not work. */
+	/* Choose the fan-out of a job without one. Multicast is preferred if it is possible. */
+	/* Frames of a rank on this host arrive through lo, where multicast does not work. */
 	for (__u32 r = 0; r < o->workers; r++) {
 		__u32 vrf;
 
@@ -147,8 +153,8 @@ static void fill_spec(const struct manager_make *o, const struct group_job *reco
 }
 
 /*
- * Complete the job. If its elements in a frame are not given, use as many as the MTUs carry. If too many are given,
- * the answer says how many the MTUs carry.
+ * Complete the job. If the number of elements is not given, use as many elements as fit into the MTUs. If the given
+ * number is too large, the answer contains the number that fits.
  */
 static int resolve(struct helper_state *w, const struct manager_make *o, struct job_spec *s, struct manager_made *made)
 {
@@ -172,8 +178,8 @@ static int resolve(struct helper_state *w, const struct manager_make *o, struct 
 #define WARN_S 10
 
 /*
- * Warn about the ranks' ports. The check looks at all network namespaces, which is slow, so do not repeat it for each
- * job of a group.
+ * Warn about the ranks' ports. Do not repeat this check for each job of a group, because it examines all network
+ * namespaces, which is slow.
  */
 static void warn(struct helper_state *w, const struct job_spec *s, __u32 number)
 {
@@ -188,8 +194,8 @@ static void warn(struct helper_state *w, const struct job_spec *s, __u32 number)
 }
 
 /*
- * Choose a free number: the first of the numbers with the least sufficient room. If no number has enough room, choose
- * the first free number; this costs a wait.
+ * Choose a free number with the smallest sufficient room. If no number has enough room, choose the first free number,
+ * whose creation then waits for a grace period.
  */
 static __u32 choose_number(struct helper_state *w, const struct manager_make *o)
 {
@@ -234,7 +240,7 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 			return err > 0 ? -EINVAL : err;
 		warn(w, &s, made->number);
 		err = datapath_job_add(&w->dp, made->number, &s.job, s.ifindex);
-		/* The number was taken meanwhile: use the next number. */
+		/* Another process has taken the number in the meantime, so use the next number. */
 		if (err != -EEXIST)
 			break;
 		forget_errors(w);
@@ -248,7 +254,10 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 						 .pipeline = s.job.pipeline,
 						 .elements = s.job.elements,
 						 .window = s.job.window};
-	/* With several aggregators the manager says when all have made their jobs. Until then the job is being made. */
+	/*
+	 * With several aggregators the job stays in state MAKING until the manager knows that all aggregators have
+	 * created it.
+	 */
 	if (r.aggregators <= 1)
 		r.job[o->index].state = FPISA_GROUP_JOB_MADE;
 	r.job[o->index].number = made->number;
@@ -278,7 +287,7 @@ int helper_remove_job(struct helper_state *w, __u32 number, __u64 token)
 
 /* -- records ------------------------------------------------------------------ */
 
-/* Return whether a record is valid. Root's verbs and the next manager use records without checks. */
+/* Return whether a record is valid. The verbs and the next manager use records without further checks. */
 static bool is_record(const struct group_record *r)
 {
 	__u64 ranks = r->joined | r->left | r->gone;
@@ -317,7 +326,7 @@ int helper_record(struct helper_state *w, __u32 place, const struct group_record
 	return err ?: datapath_group_put(&w->groups, place, r);
 }
 
-/* Return whether the group has all the jobs that its record lists. A user may have deleted a job. */
+/* Return whether the group has all the jobs that its record lists. A user may have deleted one of them. */
 static bool is_whole(const struct helper_state *w, const struct group_record *r)
 {
 	for (int k = 0; k < FPISA_MANAGER_JOBS && !r->elsewhere; k++)

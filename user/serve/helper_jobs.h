@@ -10,37 +10,39 @@
 struct helper_state {
 	int fd; /* socket to the manager */
 	struct config *config;
-	const struct manager_policy *policy; /* part of `config` */
+	const struct manager_policy *policy; /* policy of `config` */
 	struct datapath dp;
 	struct datapath_groups groups;
-	bool asked;    /* a request has arrived */
-	time_t warn_s; /* time before which ports towards these interfaces are not checked again */
+	bool asked;    /* the first request has arrived */
+	time_t warn_s; /* time until which the ports towards these interfaces are not checked again */
 	__u32 warned[FPISA_MAX_WORKERS];
-	int errors; /* file that takes reported errors, which then go to the log, on stderr */
+	int errors; /* file for reported errors, which are then written to the log on stderr */
 	struct log log;
 };
 
-/* Create a job. Return 0 with the job's number and spec in *made, or -errno, reported. */
+/*
+ * Create a job. Return 0 with the number and spec of the job in *made, or report an error and return a negative errno.
+ */
 int helper_make_job(struct helper_state *w, const struct manager_make *o, struct manager_made *made);
 
-/* Remove a job that is in a record, and no other job. Return 0 or -errno, reported, as the next function does. */
+/* Remove a job that is in a record. Refuse other jobs. Return 0, or report an error and return a negative errno. */
 int helper_remove_job(struct helper_state *w, __u32 number, __u64 token);
 
 /*
- * Write a record. Return -EPROTO if the record is not valid, or lacks a job of the manager, which would then have no
- * owner.
+ * Write a record. Return 0, or report an error and return a negative errno, which is -EPROTO if the record is invalid,
+ * or lacks a job of the manager, which would then have no owner.
  */
 int helper_record(struct helper_state *w, __u32 place, const struct group_record *r);
 
 /*
- * Find the ids of the groups that are to end, by place; 0 if the group continues. A group is to end if a user has said
- * so, or has deleted a job of the group.
+ * Find the ids of the groups that must end, by place; 0 if the group continues. A group must end if a user has
+ * requested this, or has deleted a job of the group.
  */
 int helper_look(const struct helper_state *w, __u64 kill[GROUPS]);
 
 /*
- * Clean up a record at the start. No rank knows a job whose making was interrupted. The ranks of an incomplete group
- * join again.
+ * Clean up a record at the start. Remove jobs whose creation was interrupted, because no rank knows them. Remove
+ * incomplete groups, because their ranks join again.
  */
 int helper_clean(struct helper_state *w, __u32 place, struct group_record *r);
 

@@ -36,7 +36,7 @@ int process_check(const struct manager_policy *policy)
 static int become(const struct manager_policy *policy)
 {
 	const struct passwd *p;
-	int dies = 0; /* signal that a parent's death sends, which a change of user would clear */
+	int dies = 0; /* signal for the death of the parent, which a change of user would clear */
 
 	prctl(PR_GET_PDEATHSIG, &dies);
 	if (geteuid())

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A log of refusals, one line each */
+/* A log with one line for each refusal. */
 #ifndef FPISA_SERVE_REFUSALS_H
 #define FPISA_SERVE_REFUSALS_H
 
@@ -10,8 +10,9 @@
 
 struct refusal {
 	__be32 address;
-	const char *key;   /* name, or NAME:ID as the host says it; "": the host has no key */
-	const char *group; /* group of the client, if the text does not name it; NULL: the client is not in a group */
+	const char *key; /* name of the key, or the NAME:ID that the host claims; "": the host has no key */
+	/* group of the client, if the text does not contain its name; NULL: the client is not in a group */
+	const char *group;
 	enum fpisa_manager_reason reason;
 	const char *text; /* text that the client received */
 };

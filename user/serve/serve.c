@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa serve [FILE]: pass events of connections, of the helper and of time to manager/group.c, and carry out its
- * requests. One thread, which never blocks.
+ * `fpisa serve [FILE]` passes events of connections, of the helper and of time to manager/group.c, and executes the
+ * requests of manager/group.c. The process has one thread, which never blocks.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -29,19 +29,19 @@
 #include "process.h"
 #include "serve.h"
 
-#define TICK_MS 250 /* less than PROCESS_TURN_MS */
+#define TICK_MS 250 /* must be less than PROCESS_TURN_MS */
 #define LOOK_MS 1000
 
 struct serve {
-	struct conns_of conns; /* first: conn.c's arg */
+	struct conns_of conns; /* must be the first member, because conn.c uses it as `arg` */
 	struct manager manager;
 	struct helper helper;
 	struct fpisa_psks keys;
 	struct manager_policy policy;
-	struct log news, errors; /* on stdout and stderr */
+	struct log news, errors; /* logs on stdout and stderr */
 	int signals;
 	int failed;		/* error that ends the process */
-	int found;		/* number of groups */
+	int found;		/* number of groups at the start */
 	__u64 tick_ms, look_ms; /* times of the next tick and look */
 };
 
@@ -68,7 +68,7 @@ static void record(void *arg, __u32 place, const struct group_record *r)
 	ask(arg, &(struct helper_request){.what = HELPER_RECORD, .place = place, .record = *r});
 }
 
-/* Pass the counts since the last call to the helper, which stores them with the records. */
+/* Pass the counts since the last call to the helper, which stores the counts with the records. */
 static void give_counts(struct serve *s)
 {
 	const struct manager_counts none = {0};
@@ -92,8 +92,8 @@ static void say(void *arg, const char *text)
 }
 
 /*
- * Return the rate of this datapath's ports towards the ranks. Each port counts once: an aggregator with a port for each
- * rank is their switch.
+ * Return the rate of this datapath's ports towards the ranks. Each port counts once, because an aggregator with a port
+ * for each rank is the switch of the ranks.
  */
 static __u32 rate(void *arg, const struct group_record *r)
 {
@@ -152,7 +152,7 @@ static void found(void *arg, __u32 place, const struct group_record *r)
 
 /* -- events ---------------------------------------------------------------------- */
 
-/* Take a new configuration. Existing connections stay as they are; a removed key is refused from now on. */
+/* Take a new configuration. Existing connections do not change. A removed key is refused from now on. */
 static void take_news(struct serve *s, const struct helper_news *news)
 {
 	if (news->err) {
@@ -183,7 +183,10 @@ static void take_answers(struct serve *s)
 		s->failed = rc;
 }
 
-/* Read the messages of aggregators before a check for silence, because they may wait unread after many others. */
+/*
+ * Read the messages of aggregators before a check for silence, because their messages may be pending behind many
+ * others.
+ */
 static void hear_aggregators(struct serve *s)
 {
 	for (int i = 0; i < AGGREGATORS; i++)
@@ -210,8 +213,8 @@ static void time_passes(struct serve *s)
 }
 
 /*
- * Handle events until the process is to end. An event may end other connections whose events are pending; epoll reports
- * events again, so take one at a time.
+ * Handle events until the process must end. Take one event at a time, because an event may end other connections with
+ * pending events. epoll reports all other events again.
  */
 static int loop(struct serve *s)
 {
@@ -257,7 +260,7 @@ static int watch_events(struct serve *s)
 	return 0;
 }
 
-/* Open the logs, so that no part of this process waits for a reader of its output. */
+/* Open the logs, so that this process never waits for a reader of its output. */
 static void open_logs(struct serve *s)
 {
 	log_open(&s->conns.refusals, STDOUT_FILENO);
@@ -296,9 +299,9 @@ static int start(struct serve *s, struct config *c, const char *pin, struct colo
 	err = conns_open(&s->conns, p, port) ?: watch_events(s) ?: process_drop(p);
 	if (err)
 		return err;
-	/* From here on the start cannot fail: what the helper has made stays, however soon this process ends. */
+	/* After this point the start cannot fail, so the objects of the helper stay even if this process ends soon. */
 	ask(s, &(struct helper_request){.what = HELPER_LOOK});
-	/* Write without stdio: a manager whose stdout is closed serves, and ends well. */
+	/* Write without stdio, so that a manager with a closed stdout also serves, and ends without an error. */
 	dprintf(STDOUT_FILENO, "serving groups at %s:%u; groups found: %d\n", address_text(p->listen, a), port,
 		s->found);
 	process_tell_systemd();
@@ -327,7 +330,7 @@ static int serve_groups(struct config *c, const char *pin)
 
 enum { OPT_SERVE_MANAGER = OPT_VERB, OPT_SERVE_ADDRESS, OPT_SERVE_RATE, OPT_SERVE_COLOCATED };
 
-/* Options go before the file. */
+/* Parse the options, which must precede the file. */
 static int take_options(int argc, char **argv, struct common *common, struct config_given *own)
 {
 	static const struct option options[] = {COMMON_OPTIONS,

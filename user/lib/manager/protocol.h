@@ -270,10 +270,10 @@ _Static_assert(sizeof(struct fpisa_manager_message) == FPISA_MANAGER_BYTES, "mes
  *	NONE		ASKED	the first call of a type sends ASK	the first rank has sent ASK
  *	ASKED		BINDING	it has opened the port of BIND		all ranks have sent the same ASK: send BIND
  *	BINDING		ASKED	another BIND, or another connection	BOUND says that a port is taken: send BIND again
- *	BINDING		MAKING						all ports are open: write the record and ask the helper
+ *	BINDING		MAKING						all ports are open: write the record, ask the helper
  *	MAKING		MADE						all aggregators have the job: send JOB
  *	BINDING		MADE	JOB: the handle joins
- *	any but NONE	REFUSED	REFUSED has come, or FAILED was sent	the job cannot be created, or differs; MAKING and
+ *	any but NONE	REFUSED	REFUSED came, or FAILED was sent	the job cannot be created, or differs; MAKING and
  *									MADE stay, with a reason, until the group ends
  *
  * Until the state is MADE, the handle holds requests. Its driver is a separate state, enum fpisa_driver in
