@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * The types that programs and user space share. abi.py makes the stamp FPISA_ABI from the BTF of this object. The stamp
- * covers the maps of fpisa.o. For the maps of families, of queries and of steering, it covers only the entries, which
- * are listed below.
+ * covers the maps of fpisa.o. For the maps of families, of queries and of steering, it covers only the entries below.
  */
 #define FPISA_ABI 1 /* placeholder until abi.py has computed the stamp */
 #include "phv.h"

@@ -11,8 +11,8 @@
 #include "pipeline.h"
 
 /*
- * Prepare the payload for the steps that add it: swap it to host order, and observe its discards if the job requires
- * that (units.h, family.h).
+ * Prepare the payload for the steps that add it. Swap the payload to host order, and record the discarded bits if the
+ * job requires this (units.h, family.h).
  */
 static __always_inline void prepare_payload(struct xdp_md *ctx, struct fpisa_phv *phv, const struct packet *p)
 {
@@ -32,8 +32,8 @@ static __always_inline int admission(struct xdp_md *ctx, struct fpisa_phv *phv, 
 	int step;
 
 	/*
-	 * Refuse the frame, because a unit without registers would silently do nothing. The slots of an exact job that
-	 * was not made by the CLI may lie beyond its family's registers.
+	 * Refuse the frame, because a unit without registers would silently do nothing. An exact job that the CLI did
+	 * not create may have slots beyond the registers of its family.
 	 */
 	if (!slot || !exponents_of(phv) || !mantissas_of(phv))
 		return count_verdict(p->id, FPISA_V_internal, XDP_DROP);

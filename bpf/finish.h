@@ -113,8 +113,8 @@ static __always_inline void tell_lost(struct packet *p)
 
 /*
  * Finish the round, whose packed result is in the payload. Turn the header into the header of the result, and release
- * the slot. Find the packet again, even if admission found it in the same program, because kernels from 6.13 on
- * invalidate packet pointers at a tail call, even if the tail call fails.
+ * the slot. Find the packet again, even if admission found it in the same program. Kernels from 6.13 on invalidate
+ * packet pointers at a tail call, even if the tail call fails.
  */
 GLOBAL_FN int finish(struct xdp_md *ctx, struct fpisa_phv *phv)
 {

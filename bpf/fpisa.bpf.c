@@ -154,8 +154,8 @@ static __always_inline int receive(struct xdp_md *ctx, struct fpisa_phv *phv)
 	v = fpisa_check_type(p.h.fpisa);
 	if (v != FPISA_V_ok) {
 		/*
-		 * A job does not know this type. If the number belongs to a query, its program processes the frame
-		 * (query/).
+		 * Jobs do not use this type. If the number belongs to a query, the program of the query processes the
+		 * frame (query/).
 		 */
 		if (v == FPISA_V_type)
 			tail_call(ctx, FPISA_QUERY_PROGRAM + p.id);

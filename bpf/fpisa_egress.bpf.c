@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Unicast fan-out: this program runs on each copy of a result as it leaves through the job's device map, and addresses
- * the copy. It is a separate object, because bpftool cannot load a device-map program together with fpisa.o's.
+ * the copy. The program is in a separate object, because bpftool cannot load a device-map program together with the
+ * programs of fpisa.o.
  *
  * All copies for one port are equal, so the program cannot read the rank from a copy. But the copies of one result
  * follow each other on one CPU. So the first copy goes to the first rank behind the port, and the next copy to the next
@@ -90,7 +91,7 @@ static __always_inline void address_copy(struct headers *h, __be32 address, __be
 /*
  * Return whether the worker's device is the loopback device, which has no Ethernet address. A copy for the loopback
  * device keeps the multicast address of the result. If the address changed to the device's own, loopback_xmit() would
- * leave the packet type as it is. That type is "for another host" if another device completed the round.
+ * leave the packet type as it is. If another device completed the round, the packet type is "for another host".
  */
 static __always_inline int is_loopback(const struct fpisa_peer *peer)
 {

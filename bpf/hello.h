@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * All steps of a HELLO, from parse.h back to the wire. The steps find its rank (check_hello()) and the rank's location
- * (find_nexthop()), and check that the sender knows the cookie, which was sent only to that rank at that location. Then
- * the rank joins the session. The rules are in fpisa/frame.h and slot.h.
+ * All steps of a HELLO, from parse.h back to the wire. The steps find the rank (check_hello()) and its location
+ * (find_nexthop()). They check that the sender knows the cookie, which was sent only to this rank at this location.
+ * Then the rank joins the session. The rules are in fpisa/frame.h and slot.h.
  *
  * The steps are global functions, so that the verifier checks each step once. Each step looks up its data again, which
  * is cheap enough because HELLOs are rare.

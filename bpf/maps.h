@@ -253,8 +253,8 @@ PORTS_OF_JOBS(fpisa_fanout, struct fpisa_ports);
 
 /*
  * Ports through which replies leave, by job number and, in the inner map, by ifindex. Every entry has the egress
- * program, even if a reply does not need it, because the kernel runs the program of the first frame on all frames that
- * it queues for a port. Jobs of one network namespace share one inner map.
+ * program, even if a reply does not need it. The kernel runs the program of the first frame on all frames that it
+ * queues for a port. Jobs of one network namespace share one inner map.
  */
 struct fpisa_reply_ports {
 	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * VLAN tags. The first program that receives a tagged frame of a job with that VLAN ID removes the tag, so that all
- * later steps find the headers in their usual places. Replies and results get the tag as the last step, with priority
- * 0. Frames of other VLANs and frames with two tags pass to the stack unchanged.
+ * VLAN tags. If a tagged frame belongs to a job with its VLAN ID, the first program removes the tag, so that all later
+ * steps find the headers in their usual places. Replies and results get the tag as the last step, with priority 0.
+ * Frames of other VLANs and frames with two tags pass to the stack unchanged.
  */
 #ifndef FPISA_BPF_VLAN_H
 #define FPISA_BPF_VLAN_H

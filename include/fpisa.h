@@ -71,8 +71,9 @@ enum fpisa_job_mode {
 #define FPISA_RESULT_OVERWRITE 0x04u /* a stored mantissa was discarded (mode fpisa-a) */
 #define FPISA_RESULT_NAN 0x08u
 #define FPISA_RESULT_INF 0x10u
-#define FPISA_RESULT_MIXED_RANKS 0x100u /* in a call's flags: a rank was removed, and some chunks lack it */
-#define FPISA_RESULT_FEWER_RANKS 0x200u /* in a call's flags: some or all chunks lack a rank of the job */
+/* only in the flags of a call: a rank was removed, and some chunks lack this rank */
+#define FPISA_RESULT_MIXED_RANKS 0x100u
+#define FPISA_RESULT_FEWER_RANKS 0x200u /* only in the flags of a call: some or all chunks lack a rank of the job */
 
 /* Policy of the library for a result that has the flag OVERFLOW. */
 enum fpisa_overflow {
@@ -114,9 +115,9 @@ struct fpisa_options {
 	uint64_t token;
 	/*
 	 * Deadline for connecting and for each operation, in ms; 0: 10000; FPISA_FOREVER: no deadline. Only time in
-	 * which the library could work counts. If the library could not look at the network for a while, because the
-	 * caller computed or the process was stopped, this gap counts as at most a 64th of this value (62.5 ms at
-	 * most). The library processes frames that have arrived before it returns -ETIMEDOUT.
+	 * which the library could work counts. A gap in which the caller computed or the process was stopped counts as
+	 * at most a 64th of this value (62.5 ms at most). The library processes frames that have arrived before it
+	 * returns -ETIMEDOUT.
 	 */
 	uint32_t timeout_ms;
 	double loss;   /* fault injection for tests: share of frames to drop in each direction, 0..0.9 */
@@ -147,10 +148,10 @@ struct fpisa_options {
 	/*
 	 * Nonzero: the handle has a progress thread, which advances the requests while no caller does, and any thread
 	 * may use the handle at any time. The progress thread sleeps while it has nothing to do, and while a caller
-	 * waits for a request, because that caller then advances all requests. Signals are blocked in the progress
+	 * waits for a request, because the caller then advances all requests. Signals are blocked in the progress
 	 * thread, except SIGSEGV and others that a fault raises. Calls are numbered in the order in which their starts
-	 * got the handle. That order is random if several threads start calls, so give such calls tags (struct
-	 * fpisa_call) and start them in the same order on all ranks. Only one thread at a time may use a request. The
+	 * got the handle. This order is random if several threads start calls. Give such calls tags (struct
+	 * fpisa_call), and start them in the same order on all ranks. Only one thread at a time may use a request. The
 	 * time of a request counts from its start or from the end of the request before it, whichever is later.
 	 * fpisa_rejoin() and fpisa_close() end the requests of other threads with -ECANCELED. During fpisa_rejoin() a
 	 * start returns -EBUSY. Once fpisa_close() has begun, no other function may be called.
@@ -165,7 +166,7 @@ struct fpisa_options {
 	uint64_t all_ranks;
 };
 
-#define FPISA_FOREVER UINT32_MAX /* options.timeout_ms: no deadline */
+#define FPISA_FOREVER UINT32_MAX /* value of options.timeout_ms for no deadline */
 
 /*
  * Parameters and counters of a handle. The parameters of the job have the numbers that fpisa-wire(7) lists:
@@ -318,9 +319,9 @@ int fpisa_eventfd(struct fpisa *f);
 
 /*
  * Recover from an error: cancel the requests in progress and join the next generation of the job together with all
- * other ranks. A call that failed at this rank may have succeeded at other ranks, which are then ahead by one call, or
- * by as many calls as were in progress. So ranks that make more than one call must agree on the calls to repeat, for
- * example by FPISA_MIN of their step numbers, and must keep the input of the previous step. Errors are those of
+ * other ranks. A call that failed at this rank may have succeeded at other ranks. These ranks are then ahead by up to
+ * as many calls as were in progress. So ranks that make more than one call must agree on the calls to repeat, for
+ * example by FPISA_MIN of their step numbers. They must also keep the input of the previous step. Errors are those of
  * fpisa_connect(), except for bad arguments. After an error, the handle returns the same error until fpisa_rejoin()
  * succeeds.
  */
@@ -525,11 +526,11 @@ int fpisa_mem_connect(struct fpisa **f, struct fpisa_mem *m, uint32_t rank, cons
 void fpisa_mem_destroy(struct fpisa_mem *m); /* after its handles are closed, and its leaves destroyed */
 
 /*
- * Turn an aggregator into a leaf of a tree. It becomes worker `rank` of `parent`, and its sums then contain the workers
- * of all leaves of the parent, up to 64 times 64. The result has the same bits as one sum over all these workers. Leaf
- * and parent need mode exact and equal options, except `workers`, and the parent needs flag 0x10. Ranks, and bitmaps of
- * ranks, at a handle are those of its own leaf. An average supports up to 64 workers in all. Call this function before
- * handles connect. Return 0, -EINVAL, or -EBUSY if the leaf has a parent or the rank is taken.
+ * Turn an aggregator into a leaf of a tree. The leaf becomes worker `rank` of `parent`, and its results are then sums
+ * over the workers of all leaves of the parent, up to 64 times 64. The result has the same bits as one sum over all
+ * these workers. Leaf and parent need mode exact and equal options, except `workers`, and the parent needs flag 0x10.
+ * Ranks, and bitmaps of ranks, at a handle are those of its own leaf. An average supports up to 64 workers in all. Call
+ * this function before handles connect. Return 0, -EINVAL, or -EBUSY if the leaf has a parent or the rank is taken.
  */
 int fpisa_mem_set_parent(struct fpisa_mem *leaf, struct fpisa_mem *parent, uint32_t rank);
 

@@ -143,7 +143,7 @@ static __always_inline void fpisa_put_man(void *m, int i, struct fpisa_format f,
 
 /* -- fused ------------------------------------------------------------- */
 
-/* Run MAU0..4 for a first contribution: the registers take the decoded values. */
+/* Run MAU0..4 for a first contribution, whose decoded values overwrite the registers. */
 static __always_inline void fpisa_block_set(const void *in, struct fpisa_exp_block *e, void *m, struct fpisa_format f)
 {
 	FPISA_EACH(i) {

@@ -34,8 +34,8 @@ static __always_inline __u32 fpisa_discard_bucket(__s64 m, __u32 e, __u32 by)
 }
 
 /*
- * Return the bucket to count for one element: exponent e and mantissa m of the contribution, reg_e and reg_m of the
- * registers.
+ * Return the bucket to count for one element. e and m are exponent and mantissa of the contribution, and reg_e and
+ * reg_m are those of the registers.
  */
 static __always_inline __u32 fpisa_discarded(__u32 e, __s64 m, __u32 reg_e, __s64 reg_m, struct fpisa_format f,
 					     enum fpisa_mode mode)

@@ -6,7 +6,7 @@
  * to limb (e - 1) / 32, at bit (e - 1) mod 32, so an add changes one limb and loses no bit. Limb i holds units of 2^(32
  * i + 1 - bias - M). A mantissa of M + 1 bits, shifted left by up to 31, leaves 63 - 31 - (M + 1) bits of headroom. So
  * a limb can take 2^8 adds for FP32, and 2^24 for bf16, before it could overflow. Formats with at most five exponent
- * bits need one limb, in which a value begins at bit e - 1. That limb can take 2^(63 - 29 - 11) adds for FP16.
+ * bits need one limb, in which a value begins at bit e - 1. This limb can take 2^(63 - 29 - 11) adds for FP16.
  *
  * The order of adds does not matter, because the addition of integers is associative. The only rounding is at read-out.
  * MAU0, MAU1 and MAU6 to MAU8 are those of mau.h with a 64-bit register. This file contains MAU2 to MAU5. The exponent

@@ -96,7 +96,7 @@ struct fpisa_job {
 	__u8 flags;	 /* FPISA_JOB_* */
 	__u8 ports;	 /* K: UDP ports on which the job listens, a power of two up to FPISA_MAX_PORTS; 0: 1 */
 	__u8 keyed;	 /* 1: frames except HELLO and WELCOME have tags; see fpisa_wants_tags() */
-	struct fpisa_job_faults faults; /* faults that WELCOME tells to workers; the datapath does not use them */
+	struct fpisa_job_faults faults; /* faults that WELCOME announces to workers; the datapath does not use them */
 	struct fpisa_key key;		/* random key from which cookies and the secrets of results are derived */
 	struct fpisa_rank rank[FPISA_MAX_WORKERS];
 };
@@ -167,8 +167,8 @@ struct fpisa_last_seen {
  * `busy`. The worker sends the frame again. User space also takes the lock, to clear the entry for a new job.
  *
  * A finished result has no second copy. The registers are the kept result, and MAU5..8 run again for a rank that asks
- * for the result again. The round of the chunk 2W later overwrites the registers. A worker starts that round only after
- * every rank has received this result (doc/protocol.md).
+ * for the result again. The round of the chunk 2W later overwrites the registers. A worker starts the later round only
+ * after every rank has received the kept result (doc/protocol.md).
  */
 struct fpisa_slot {
 	__u64 lock;

@@ -233,7 +233,7 @@ static __always_inline void fpisa_finalise(struct fpisa_lane *l, const struct fp
 /* -- order-preserving encoding ---------------------------------------------------- */
 
 /*
- * Return the encoding of a packed value of w bits, less 2^(w-1). The encodings have the order of the numbers. The
+ * Return the encoding, minus 2^(w-1), of a packed value of w bits. The encodings have the order of the numbers. The
  * encoding of NaN is the greatest, and that of both zeros is 0. An integer is its own encoding.
  */
 static __always_inline __s64 fpisa_order_encode(__u64 word, struct fpisa_format f)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Exact sums as planes of digits: how a leaf of a tree sends the sum of its ranks to its parent (doc/protocol.md,
+ * Exact sums as planes of digits, in which a leaf of a tree sends the sum of its ranks to its parent (doc/protocol.md,
  * section 11).
  *
  * A leaf propagates the carries of its superaccumulators, so that each limb holds one digit, a signed number of 32

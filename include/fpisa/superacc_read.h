@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Reading a superaccumulator (superacc.h): MAU5 for any number of limbs and for more bits than in exact.h, and the
- * quotient of an average. MAU6 to 8 of mau.h follow, so there is one rounding, to nearest. Reading changes nothing.
+ * quotient of an average. MAU6 to MAU8 of mau.h follow, so there is one rounding, to nearest. Reading does not change
+ * the superaccumulator.
  */
 #ifndef FPISA_SUPERACC_READ_H
 #define FPISA_SUPERACC_READ_H
@@ -110,8 +111,8 @@ static inline __u32 fpisa_superacc_sticky(const struct fpisa_superacc *a)
 }
 
 /*
- * Return the sum of values of format `from`, or with `average` the sum over `rows` (not 0), in format `to` by one
- * rounding. The flags are those of doc/numbers.md.
+ * Return the sum of values of format `from`, or with `average` the sum divided by `rows`, which must not be 0, in
+ * format `to` by one rounding. The flags are those of doc/numbers.md.
  */
 static inline __u64 fpisa_superacc_read(const struct fpisa_superacc *a, struct fpisa_format from,
 					struct fpisa_format to, int average, __u32 *flags)

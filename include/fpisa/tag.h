@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The tag of a frame, in jobs with a token. Without the key nobody can create or change a frame. doc/wire.md,
- * section 4.1, describes it for writers of clients; doc/protocol.md, section 6, lists the attacks that it prevents.
+ * The tag of a frame, in jobs with a token. Without the key nobody can create or change a frame. doc/wire.md, section
+ * 4.1, describes the tag for writers of clients. doc/protocol.md, section 6, lists the attacks that it prevents.
  *
  * The tag is SipHash-2-4(K, chunk, A, B). z0, z1, ... are the 32-bit halves of the frame's words, each plus a 32-bit
  * half of the key. A = z0 z1 + z2 z3 + ... is NH, the universal hash of UMAC (Black et al., CRYPTO 1999; RFC 4418). B =
@@ -16,7 +16,10 @@
 #include "secret.h"
 #include "wire.h"
 
-/* Words of 64 bits before the payload: the header without `secret`, which contains the tag, and without `checksum`. */
+/*
+ * Number of words of 64 bits before the payload. These are the header without `secret`, which contains the tag, and
+ * without `checksum`.
+ */
 #define FPISA_TAG_HDR_WORDS 8
 
 /*

@@ -36,7 +36,7 @@ static __always_inline __u32 fpisa_part_count(__u16 part)
 	return (part & FPISA_PART_COUNT) >> FPISA_PART_COUNT_SHIFT;
 }
 
-/* Return whether `part` is valid for an operation: planes for a sum, values for an operation on encodings. */
+/* Return whether `part` is valid for an operation. A sum needs planes, and an operation on encodings needs values. */
 static __always_inline int fpisa_part_valid(__u16 part, const struct fpisa_job *job, __u32 op)
 {
 	__u32 limbs = fpisa_family_limbs(job->family);

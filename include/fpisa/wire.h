@@ -308,7 +308,7 @@ static __always_inline __u32 fpisa_sum_fold(const struct fpisa_sum *s)
 
 /*
  * Return the sum of the 16-bit words for a UDP checksum. The sum is modulo 65535, where 2^16 and 2^32 equal 1, but is
- * not reduced. For a frame it is below 2^27.
+ * not reduced. For a frame the sum is below 2^27.
  */
 static __always_inline __u64 fpisa_sum_16(const struct fpisa_sum *s)
 {

@@ -37,7 +37,7 @@ struct config_job {
 	int line;
 	__u32 number;
 	struct job_spec spec; /* complete job, except for values from routing */
-	int wrong;	      /* nonzero: the job is wrong on this machine */
+	int wrong;	      /* nonzero: the job does not fit this machine */
 	bool runs;	      /* config apply: the job already runs as described in the file */
 };
 

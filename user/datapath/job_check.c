@@ -125,7 +125,7 @@ __u64 datapath_job_limbs(const struct fpisa_job *j)
 	return 2ull * j->window * j->elements * fpisa_family_limbs(j->family) * sizeof(__u64);
 }
 
-/* Describe, for a refusal, how much memory the job would take. */
+/* Describe the memory that the job would need, for an error message. */
 static const char *room_text(const struct fpisa_job *j, char text[64])
 {
 	text[0] = 0;

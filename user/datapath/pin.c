@@ -205,7 +205,7 @@ int pin_share(const char *dir)
 	return err;
 }
 
-/* -- the build that made the pins ------------------------------------------- */
+/* -- the build that created the pins ------------------------------------------- */
 
 /*
  * Read the stamp of the pinned datapath, or 0 if it has no stamp. Return 0, or report an error and return a negative

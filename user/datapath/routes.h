@@ -7,7 +7,7 @@
 
 /*
  * Create the neighbour entries of the job and switch on the settings of `lo` that the job needs. Both last as long as
- * the datapath exists. Only warn of a neighbour that the kernel refuses.
+ * the datapath exists. If the kernel refuses a neighbour, print only a warning.
  */
 int routes_assert(const struct datapath *dp, __u32 job, const struct fpisa_job *j);
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Upgrade a running datapath, which is complete at every moment. First fill the idle bank, and let new frames use this
- * bank by one store. Then put the new entry on the interfaces (and into the CPU map, if it exists), and the new egress
- * program into the ports of jobs, in one network namespace after the other. Finally pin the new programs.
+ * bank by one store. Then attach the new entry to the interfaces (and put it into the CPU map, if there is one), and
+ * put the new egress program into the ports of jobs. Do this in one network namespace after the other. Finally pin the
+ * new programs.
  */
 #include <bpf/libbpf.h>
 

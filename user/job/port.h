@@ -9,14 +9,14 @@ enum job_port {
 	JOB_PORT_BARE,	      /* load the datapath on it */
 	JOB_PORT_NO_ETHERNET, /* the datapath cannot be loaded on it */
 	JOB_PORT_VRF,	      /* name the VRF's port */
-	/* the datapath is on an interface below, such as a port of a bridge: name that interface */
+	/* name the interface below, such as a port of a bridge, which has the datapath */
 	JOB_PORT_NAME,
 	/*
-	 * the datapath is on an interface below, such as the parent of a VLAN, from which results would be wrong: load
-	 * the datapath here
+	 * load the datapath here; it is on an interface below, such as the parent of a VLAN, which would send wrong
+	 * results
 	 */
 	JOB_PORT_MOVE,
-	JOB_PORT_ABOVE, /* the datapath is on an interface above: do not name this interface */
+	JOB_PORT_ABOVE, /* do not name this interface, because an interface above has the datapath */
 };
 
 /*

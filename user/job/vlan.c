@@ -12,8 +12,8 @@
 #include "job.h"
 
 /*
- * If the port is a VLAN device, and the datapath would be on the interface below it, replace the port by the interface
- * below, and take the VLAN ID for the job.
+ * Replace the port by the interface below if it is a VLAN device and the datapath would be on the interface below. In
+ * this case, take the VLAN ID for the job.
  */
 static int take_vlan(struct job_spec *s, __u32 job, __u32 rank)
 {

@@ -157,7 +157,7 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 		*request = r;
 		return 0;
 	}
-	/* If the send fails, the result of this function tells the caller. */
+	/* The result of this function reports a failed send to the caller. */
 	r->told = 1;
 	rc = fpisa_send(f);
 	r->told = 0;

@@ -65,9 +65,9 @@ struct fpisa_base {
 struct fpisa_congestion_round {
 	uint32_t results;
 	uint32_t samples, slow; /* number of round trips, and of those that are a quarter longer than the shortest */
-	uint64_t queue_ns;	/* the least delay */
+	uint64_t queue_ns;	/* least delay of the round */
 	uint64_t delays_ns; /* sum of all delays, each limited to four times the low mark, so that one pause has little effect */
-	uint64_t base_ns; /* the shortest round trip by the aggregator of queue_ns */
+	uint64_t base_ns; /* shortest round trip by the aggregator of queue_ns */
 	uint64_t own_ns;  /* the least round trip of a chunk that this rank completed */
 };
 

@@ -22,7 +22,7 @@
 #define LAST_WORD_MS 1000 /* time limit for sending LEAVE */
 #define GIVEN_UP_MS 50	  /* time limit for sending LEAVE if the group is not joined */
 #define WAITS_MS 1000	  /* a call that takes longer is reported to the manager */
-/* time between two turns from which on this process was stopped, so silence of the manager means nothing */
+/* a longer time between two turns means that this process was stopped, so the manager's silence proves nothing */
 #define STOPPED_MS 2000
 
 /* -- connecting ----------------------------------------------------------------- */

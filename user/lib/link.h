@@ -8,8 +8,8 @@
  * The connection is not an item of the group's engine, because the engine's thread runs on_done, which may take any
  * time. If that thread also ran the connection, a callback of 4 s would delay the group's next job and the report of a
  * death by 4 s. With a separate thread the job exists within 2 s and the death is reported within 1 s
- * (test_a_death_while_a_callback_runs). To share the engine, callbacks would need a separate thread and queue. That
- * would be the same number of threads, and 1.3 us more for each callback.
+ * (test_a_death_while_a_callback_runs). To share the engine, callbacks would need a separate thread and queue. The
+ * number of threads would be the same, and each callback would take 1.3 us more.
  */
 #ifndef FPISA_LINK_H
 #define FPISA_LINK_H

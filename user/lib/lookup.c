@@ -69,7 +69,7 @@ static int start(struct lookup *l)
 	return -rc;
 }
 
-/* Reset the count in a child: the parent's threads do not exist there. */
+/* Reset the count in a child, because the threads of the parent do not exist there. */
 static void in_child(struct fpisa_fork_hook *h)
 {
 	(void)h;

@@ -103,7 +103,7 @@ void fpisa_link_send(struct fpisa_link *l, const struct fpisa_manager_message *m
 	eventfd_write(l->wake, 1);
 }
 
-/* Bind the job's handle. Release the lock meanwhile, because opening a socket takes time. */
+/* Bind the job's handle. Release the lock for this, because opening a socket takes time. */
 static void take_bind(struct fpisa_link *l, const struct fpisa_manager_bind *b)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_BOUND);

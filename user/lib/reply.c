@@ -13,7 +13,7 @@
 
 /*
  * Return whether only the aggregator can have sent the frame. If the job has a token, the tag or proof of the frame
- * shows this. Without a token the frame must contain a number that was sent only to the aggregator, and a result must
+ * shows this. Without a token the frame must contain a number that was sent only to the aggregator. A result must
  * contain the number that the aggregator sent to this rank. Other hosts can read results to a multicast address
  * (doc/protocol.md, section 6).
  */

@@ -140,7 +140,10 @@ void fpisa_unclean_remember(struct fpisa_unclean *u)
 	fpisa_fork_release();
 }
 
-/* Return whether the part is within the array. Its memory may be gone if the chunk is not entirely within the array. */
+/*
+ * Return whether the part is within the array. If the chunk is not entirely within the array, its memory may have been
+ * freed.
+ */
 static int within(struct part p, const char *array, size_t size)
 {
 	return !p.bytes || (p.at >= array && p.at + p.bytes <= array + size);

@@ -29,8 +29,8 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 int helper_remove_job(struct helper_state *w, __u32 number, __u64 token);
 
 /*
- * Write a record. Return 0, or report an error and return a negative errno, which is -EPROTO if the record is invalid,
- * or lacks a job of the manager, which would then have no owner.
+ * Write a record. Return 0, or report an error and return a negative errno. The error is -EPROTO if the record is
+ * invalid, or if it lacks a job of the manager, which would then have no owner.
  */
 int helper_record(struct helper_state *w, __u32 place, const struct group_record *r);
 

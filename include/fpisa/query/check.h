@@ -15,7 +15,7 @@ enum fpisa_query_rule {
 	FPISA_QUERY_RULES_KEPT,
 	FPISA_QUERY_RULE_KIND,	       /* the kind is topn, table or join */
 	FPISA_QUERY_RULE_KEY,	       /* keys have 4, 8, 16 or 32 bytes */
-	FPISA_QUERY_RULE_NO_LIMIT,     /* a join keeps nothing */
+	FPISA_QUERY_RULE_NO_LIMIT,     /* a join has no limit, because it stores no rows */
 	FPISA_QUERY_RULE_LIMIT,	       /* topn and table keep 1 to fpisa_most_limit() */
 	FPISA_QUERY_RULE_ORDER,	       /* only topn can have an order */
 	FPISA_QUERY_RULE_NEEDS_FILTER, /* a join needs a filter */

@@ -4,8 +4,8 @@
  *
  * A heap contains the N greatest keys of the rows counted so far. The least of these keys is T, which only rises. Each
  * row is counted at most once, because a frame is counted only if its sequence number is above those of all counted
- * frames of its worker. Rows that are counted are sent on. Of other copies of a frame, rows that are not below T are
- * sent on:
+ * frames of its worker. Rows that are counted are sent on. From other copies of a frame, only rows that are not below T
+ * are sent on:
  *
  *	The N rows that determine the last T were sent on when they were counted. They are
  *	never pruned from a later copy, because none is below T. So the master has them once

@@ -29,8 +29,8 @@ int fpisa_given(const void *pointer, const char *name);
 int fpisa_no_host(const char *address);
 
 /*
- * Copy a caller's struct that begins with its size, at least `least`. An older struct is shorter. A newer one is
- * longer, and the part that this library does not know must be zero. `name` is the NAME of struct fpisa_NAME.
+ * Copy a caller's struct that begins with its size, at least `least`. The struct of an older version is shorter. That
+ * of a newer version is longer, and its additional members must be zero. `name` is the NAME of struct fpisa_NAME.
  */
 int fpisa_copy_sized(void *to, size_t known, const void *from, size_t least, const char *name);
 

@@ -16,7 +16,7 @@ struct fpisa_channel;
 
 /*
  * Set up a channel over a connected socket, which the channel owns from now on, even if this fails. A manager passes
- * the keys that it knows, or NULL for none; with `plain` it serves clients without a key. A rank passes one key, or
+ * its keys, or NULL for none. With `plain`, the channel also accepts clients without a key. A rank passes one key, or
  * NULL. The keys must exist as long as the channel; the manager may change its keys. Return 0, or -ENOMEM, or -ENOENT
  * without GnuTLS, with the message set.
  */

@@ -294,7 +294,7 @@ static inline int fpisa_group_job_awaited(enum fpisa_group_job state)
 	return state == FPISA_GROUP_JOB_ASKED || state == FPISA_GROUP_JOB_BINDING;
 }
 
-/* Return whether the ranks of the job have ports. For the manager. */
+/* Return whether the ranks of the job have ports. Only the manager uses this. */
 static inline int fpisa_group_job_has_ports(enum fpisa_group_job state)
 {
 	return state >= FPISA_GROUP_JOB_MAKING && state <= FPISA_GROUP_JOB_BINDING;

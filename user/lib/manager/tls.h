@@ -47,8 +47,8 @@ const struct fpisa_tls *fpisa_tls(void);
 int fpisa_tls_load(void); /* return 0, or a negative errno with the message set */
 
 /*
- * Only TLS 1.3, with a pre-shared key and an ephemeral Diffie-Hellman exchange, and cipher suites with the hash of the
- * key.
+ * Priorities for TLS 1.3 alone, with a pre-shared key, an ephemeral Diffie-Hellman exchange, and cipher suites with the
+ * hash of the key.
  */
 #define FPISA_TLS_PRIORITY                                                                              \
 	"NORMAL:-VERS-ALL:+VERS-TLS1.3:-KX-ALL:+ECDHE-PSK:-CIPHER-ALL:+AES-128-GCM:+CHACHA20-POLY1305:" \

@@ -12,8 +12,8 @@
 #define BUFFER_SIZE 65536
 
 /*
- * Distance between buffers: a page and some cache lines, so that the first frames of all buffers do not share cache
- * sets.
+ * Distance between buffers. The additional page and cache lines prevent the first frames of all buffers from sharing
+ * cache sets.
  */
 #define BUFFER_STRIDE (BUFFER_SIZE + 4096 + 256)
 

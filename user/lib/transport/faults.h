@@ -82,7 +82,7 @@ uint64_t fpisa_faults_due(const struct fpisa_faults *f);
 
 /*
  * Replace *t by a transport that uses the old *t, injects faults in both directions, and closes the old *t at the end.
- * If *t already injects faults, change its rates. Do nothing if all rates are 0 and *t injects no faults. Return 0 or
+ * If *t already injects faults, change its rates. Do nothing if *t injects no faults and all rates are 0. Return 0 or
  * -ENOMEM.
  */
 int fpisa_faults_wrap(struct fpisa_transport **t, const struct fpisa_fault_rates *rates, uint64_t seed);

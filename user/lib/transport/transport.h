@@ -21,7 +21,7 @@
 struct fpisa_out {
 	struct iovec part[4];
 	int parts;
-	int no_gso;    /* the frame is sent by itself, not in a GSO batch */
+	int no_gso;    /* the frame is sent separately and not in a GSO batch */
 	uint16_t port; /* index of the aggregator's port, from 0; see fpisa_port_index() */
 };
 

@@ -36,8 +36,8 @@
 #include "transport.h"
 
 /*
- * Size of a frame in the receive buffer as the kernel counts it, which is a page and the metadata of a packet, whatever
- * the length of the frame.
+ * Size of a frame in the receive buffer as the kernel counts it. The size is a page and the metadata of a packet for
+ * any length of the frame.
  */
 #define FRAME_TRUESIZE (4096 + 768)
 
