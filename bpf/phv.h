@@ -15,7 +15,7 @@
  * where one program may preempt another, are refused (user/datapath/kernel.c).
  */
 struct fpisa_phv {
-	__u32 stage;   /* 0: a new packet; k + 1: the next program is to run MAU k */
+	__u32 stage;   /* next step: 0 for a new packet, k + 1 if the next program must run MAU k */
 	__u32 job;     /* job number */
 	__u32 key;     /* key of the slot version for the contribution */
 	__u32 blocks;  /* number of blocks of 32 elements in this frame */

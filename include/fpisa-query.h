@@ -158,7 +158,7 @@ struct fpisa_query_counts {
 	uint64_t values_sent, values_absorbed, values_received;
 	uint64_t frames, repeated; /* frames of rows from workers, and how many of these frames were sent again */
 	uint32_t restarts;	   /* restarts after the aggregator's state was lost */
-	uint32_t certified;	   /* 1: the certificate of the aggregator for the first N rows was checked */
+	uint32_t certified;	   /* nonzero: the certificate of the aggregator for the first N rows was checked */
 };
 
 /*

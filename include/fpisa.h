@@ -216,9 +216,10 @@ int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const str
 
 /*
  * Set recv[i] to the sum over all ranks of send[i], i = 0..count-1, in the job's mode. send and recv are arrays of
- * `type`, which must be the job's format, little-endian unless the job is big-endian. send and recv may be the same
- * array, otherwise they must not overlap. count is 0 to 2^40. A call of 0 elements, which all ranks must make, sends
- * nothing and ends when the calls before it have ended. *flags, if not NULL, becomes the union of FPISA_RESULT_*.
+ * `type`, which must be the format of the job. The values are little-endian unless the job is big-endian. send and recv
+ * may be the same array, otherwise they must not overlap. count is 0 to 2^40. A call of 0 elements, which all ranks
+ * must make, sends nothing and ends when the calls before it have ended. *flags, if not NULL, becomes the union of
+ * FPISA_RESULT_*.
  *
  * -EINVAL	the type is not the job's, or an argument is invalid; nothing was sent
  * -ERANGE	the sum is in recv, and some of it overflowed (options.overflow); the handle can still be used
@@ -369,7 +370,7 @@ struct fpisa_group_options {
 	uint32_t overflow; /* enum fpisa_overflow */
 	/* enum fpisa_transport_name; with XSK, only the group's first type uses XSK, and the other types use UDP */
 	uint32_t transport;
-	uint64_t restore; /* same as options.restore of a handle */
+	uint64_t restore; /* as options.restore of a handle */
 	uint8_t rounding; /* rounding, as in struct fpisa_info; 0: down, or nearest in modes fpisa64 and exact */
 	/* fan-out of the results: 1 multicast where possible, 2 unicast; 0: the setting of the manager */
 	uint8_t fanout;
@@ -523,7 +524,7 @@ struct fpisa_mem_options {
 
 int fpisa_mem_create(struct fpisa_mem **m, const struct fpisa_mem_options *options);
 int fpisa_mem_connect(struct fpisa **f, struct fpisa_mem *m, uint32_t rank, const struct fpisa_options *options);
-void fpisa_mem_destroy(struct fpisa_mem *m); /* after its handles are closed, and its leaves destroyed */
+void fpisa_mem_destroy(struct fpisa_mem *m); /* call this after closing its handles and destroying its leaves */
 
 /*
  * Turn an aggregator into a leaf of a tree. The leaf becomes worker `rank` of `parent`, and its results are then sums

@@ -204,7 +204,9 @@ GLOBAL_FN int rows(struct xdp_md *ctx)
 		high = ask_rows(ctx, 1, high, epoch, state);
 		filtered -= __builtin_popcountll(low) + __builtin_popcountll(high);
 	}
-	/* Without the lock, a frame may keep rows that could be dropped. This only means more work for the master. */
+	/*
+	 * Without the lock, a frame may keep rows that could be dropped. The only effect is more work for the master.
+	 */
 	if (low | high) {
 		v = take_state(q, s, epoch);
 		if (v == FPISA_V_ok) {

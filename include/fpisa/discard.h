@@ -14,7 +14,7 @@
 
 #include "block.h"
 
-#define FPISA_BUCKETS 2112 /* for FP64, with exponents 1..2046 and 63 bits */
+#define FPISA_BUCKETS 2112 /* number of buckets for FP64, with exponents 1..2046 and 63 bits */
 
 /* Buckets of one job, shared by all CPUs; bucket 0 stays empty. */
 struct fpisa_histogram {

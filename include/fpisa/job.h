@@ -32,7 +32,7 @@ struct fpisa_rank {
 	__u16 given;
 };
 
-/* fpisa_job.flags */
+/* Values of fpisa_job.flags. */
 /* payloads are big-endian; the datapath swaps each payload after it arrives and before it leaves */
 #define FPISA_JOB_BIG_ENDIAN 0x01
 #define FPISA_JOB_RECIPROCAL 0x02 /* avg multiplies by 1/n, as in the paper, and does not divide by n */

@@ -132,7 +132,7 @@ static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_b
 
 /* -- first contributions, and the modes other than fpisa ---------------------- */
 
-/* Like struct fpisa_head, but the sign is a separate factor. */
+/* An entry like struct fpisa_head, in which the sign is a separate factor. */
 struct fpisa_signed {
 	__s64 sign;
 	__u32 word;

@@ -150,7 +150,7 @@ static __always_inline void fpisa_make_root_result(struct fpisa_hdr *h, const st
  * parent have the same token.
  */
 struct fpisa_uplink {
-	__u64 attempt; /* 0: the job has no parent */
+	__u64 attempt; /* incarnation of the leaf in the parent's job; 0: the job has no parent */
 	__u64 cookie;  /* cookie of this attempt; 0: not known yet */
 	/* ranks that waited when the leaf sent HELLO in this attempt; 0: no HELLO was sent, or the leaf has joined */
 	__u64 offered;
@@ -301,8 +301,9 @@ static __always_inline int fpisa_is_sealed_round(const struct fpisa_slot *s, con
 }
 
 /*
- * Turn the parent's RESULT into the leaf's. `bitmap` and `aux` become those of the leaf's ranks, and the other fields
- * do not change. Return nonzero if the parent reports that the leaf's contribution to the previous chunk was lost.
+ * Turn the RESULT of the parent into the RESULT of the leaf. `bitmap` and `aux` become those of the leaf's ranks, and
+ * the other fields do not change. Return nonzero if the parent reports that the leaf's contribution to the previous
+ * chunk was lost.
  */
 static __always_inline int fpisa_make_down(struct fpisa_hdr *h, const struct fpisa_slot *s, const struct fpisa_job *job,
 					   const struct fpisa_uplink *up, __u32 number, __u64 secret)

@@ -28,7 +28,7 @@ enum fpisa_type {
 	FPISA_TYPE_ERROR = 6,	/* from the aggregator: the reason why it dropped a frame; no payload */
 };
 
-/* fpisa_hdr.flags */
+/* Values of fpisa_hdr.flags. */
 #define FPISA_F_RETRANSMIT 0x01 /* ADD: a retransmission; RESULT: a retransmission completed the round */
 #define FPISA_F_PROBE 0x02	/* ADD: answer with STATUS if the round is not complete */
 #define FPISA_F_PENDING 0x04	/* WELCOME: some ranks have not joined yet */

@@ -29,7 +29,7 @@ struct config_interface {
 	int line;
 	const char *name;
 	char place[IF_NAMESIZE];   /* config apply: interface to which the datapath attaches: datapath_place() */
-	struct datapath_load load; /* only the mode is used */
+	struct datapath_load load; /* load options, of which only the mode is used */
 	bool runs;		   /* config apply: the interface already runs as described in the file */
 };
 

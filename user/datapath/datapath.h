@@ -3,21 +3,21 @@
  * The datapath for user space. Only this layer uses libbpf, pins and attachments. Verbs, demo and tests use the
  * functions below. Each file uses only files that precede it in this list:
  *
- *	log.c, info.c  libbpf's messages; properties of a program or a map from the kernel
- *	kernel.c    features of this kernel
+ *	log.c, info.c  messages of libbpf; properties of a program or a map from the kernel
+ *	kernel.c    probes of kernel features
  *	pin*.c      pin directories: their contents, their owner, the search for them, one writer at a time
- *	interface.c  attach, detach, attached programs, here and in other network namespaces
+ *	interface.c  attach and detach; attached programs in this and in other network namespaces
  *	slots.c     the number of slots
  *	object.c    the objects of family 0 and of egress; families.c, the other families, embedded
  *	family.c    load programs of a family into the program array
  *	steer.c     the CPUs over which slots are spread
- *	egress.c    the egress program, and the ports by which replies leave
- *	routes.c    settings with which the datapath finds routes to a job's ranks
- *	open.c      open, read maps
+ *	egress.c    the egress program, and the ports through which replies leave
+ *	routes.c    settings that the datapath needs to find routes to a job's ranks
+ *	open.c      open a datapath and read its maps
  *	fanout.c    the ports of jobs' results
- *	groups.c    records of the manager's groups, in maps of their own
- *	job.c       create, shrink and remove jobs; job_check.c, checks that need no kernel; job.h, for queries too
- *	load.c      load, fill, pin; upgrade.c, replace running programs; unload.c
+ *	groups.c    records of the manager's groups, in separate maps
+ *	job.c       create, shrink and remove jobs; job_check.c, checks that do not use the kernel; job.h, for queries too
+ *	load.c      load objects, fill maps and pin; upgrade.c, replace running programs; unload.c
  *	status.c, resources.c, trial.c  for the verbs status and resources, and for doctor
  *
  * All functions return 0, or report an error once on stderr and return a negative errno. Comments name the functions
@@ -127,7 +127,7 @@ struct datapath {
 	int cpus;		       /* number of possible CPUs */
 	__u32 slots_n;		       /* number of slots that the jobs share, with two versions each */
 	struct fpisa_job *jobs;	       /* array of FPISA_MAX_JOBS jobs, mapped, or a copy if read_only */
-	struct fpisa_control *control; /* mapped, or a copy if read_only */
+	struct fpisa_control *control; /* control state, mapped, or a copy if read_only */
 	/* FPISA_MAX_JOBS sessions and 2 * slots_n slots, which datapath_map_state() maps */
 	struct fpisa_session *sessions;
 	struct fpisa_slot *slots;

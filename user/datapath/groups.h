@@ -41,7 +41,7 @@ struct group_record {
 	__u32 cause;	  /* enum fpisa_manager_cause of the last dead rank */
 	__u32 size;
 	__be32 local;	   /* address of this datapath for the group's jobs */
-	__u32 elsewhere;   /* 1: the group's jobs are not on this datapath */
+	__u32 elsewhere;   /* nonzero: the jobs of the group are not on this datapath */
 	__u32 aggregators; /* number of aggregators; 0: ranks are still joining */
 	struct fpisa_manager_aggregator aggregator[FPISA_MAX_SHARDS];
 	char name[FPISA_MANAGER_NAME];

@@ -12,7 +12,7 @@
 #include "link.h"
 #include "netlink.h"
 
-/* From linux/netdev.h, which headers before 6.3 lack */
+/* Constants of linux/netdev.h, which headers before Linux 6.3 do not have. */
 #define NETDEV_CMD_DEV_GET 1
 #define NETDEV_A_DEV_IFINDEX 1
 #define NETDEV_A_DEV_XDP_FEATURES 3

@@ -48,7 +48,7 @@
 #define FPISA_CONGESTION_LEAST 2	   /* least chunks in flight for each aggregator */
 #define FPISA_CONGESTION_LOW_NS 4000000ull
 #define FPISA_CONGESTION_TRY 16		     /* rounds between two increases of the limit near a limit with a loss */
-#define FPISA_CONGESTION_TRY_BESIDE 3	     /* the same while other senders fill the queue */
+#define FPISA_CONGESTION_TRY_BESIDE 3	     /* rounds between two increases while other senders fill the queue */
 #define FPISA_CONGESTION_KEEP 64	     /* rounds for which the decision about the queue's cause holds */
 #define FPISA_CONGESTION_SOON 16	     /* results after which a round ends if the delay is high */
 #define FPISA_CONGESTION_LOSS_ONE (1u << 22) /* fpisa_congestion.loss if every chunk is lost */

@@ -65,7 +65,7 @@ struct fpisa {
 	struct fpisa_flight flight; /* state that the shards' windows share */
 	char peer[64];		    /* names of all aggregators in messages */
 	uint32_t job;		    /* number of the job at the first aggregator */
-	struct fpisa_key token;	    /* 0: the job has no token */
+	struct fpisa_key token;	    /* token of the job; 0: the job has no token */
 	struct fpisa_nh_key nh;
 	uint64_t timeout_ns;
 	struct fpisa_clock clock; /* the clock of deadlines */
@@ -85,7 +85,7 @@ struct fpisa {
 	uint64_t seed; /* seed of the faults */
 
 	/* The following members are set by the last join. */
-	struct fpisa_incarnation incarnation; /* the same at all aggregators */
+	struct fpisa_incarnation incarnation; /* incarnation of this rank, which is the same at all aggregators */
 	uint64_t digest;		      /* digest of all calls */
 	/* payload of the first aggregator's WELCOME; all parameters that calls use are the same at the others */
 	struct fpisa_hello hello;
@@ -98,7 +98,7 @@ struct fpisa {
 	uint32_t calls;	     /* number of the next request */
 	uint64_t resumed_ns; /* end of the last gap in the work of the library that was longer than a timeout */
 
-	struct fpisa_shared shared;  /* used with a progress thread */
+	struct fpisa_shared shared;  /* state that is used with a progress thread */
 	struct fpisa_requests ended; /* requests whose on_done is to be called */
 	/* without a progress thread: a function of the handle runs, or was running in another thread at fork() */
 	int busy;
@@ -110,7 +110,7 @@ struct fpisa {
 	int error;		     /* the handle's error until it rejoins */
 	char message[FPISA_MESSAGE_SIZE];
 	uint64_t missing;	 /* return value of fpisa_missing() */
-	struct fpisa_info count; /* of these members, only the counters are used */
+	struct fpisa_info count; /* counters of the handle; the other members are not used */
 
 	/* These members are atomic, because other threads read them without the lock of the handle. */
 	uint64_t heard_ns;   /* time of the last frame from the aggregator; 0: never */
@@ -175,7 +175,7 @@ int fpisa_refuse_inherited(const struct fpisa *f); /* return -ECHILD if the hand
 /* Make the handle return this error, with the thread's message, until it rejoins. */
 int fpisa_poison(struct fpisa *f, int error);
 void fpisa_end_generation(struct fpisa *f, int error, const char *message); /* do the same with this message */
-int fpisa_poisoned(const struct fpisa *f); /* return the handle's error, and make its message the thread's */
+int fpisa_poisoned(const struct fpisa *f); /* return the error of the handle, and set the message of the thread */
 
 /* Set the oldest request that lacks results, or NULL if all requests have all results. */
 static inline void fpisa_set_oldest(struct fpisa *f, struct fpisa_request *r)

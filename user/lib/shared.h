@@ -56,7 +56,9 @@ enum fpisa_join_state {
 };
 
 struct fpisa_shared {
-	/* NULL: only one thread at a time uses the handle, and the following members are not used */
+	/*
+	 * engine of the handle; NULL: only one thread at a time uses the handle, and the following members are not used
+	 */
 	struct fpisa_engine *engine;
 	int own; /* the engine belongs to this handle alone */
 	struct fpisa_engine_item item;

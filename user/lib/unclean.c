@@ -16,7 +16,8 @@ struct fpisa_unclean {
 	struct fpisa_format format;
 	uint64_t first, chunks; /* first chunk and number of chunks that `mark` covers */
 	uint64_t left;		/* number of marked chunks */
-	uint32_t mark[];	/* 0: not marked; after the call has failed, a hash of the chunk's bytes */
+	/* mark of each chunk; 0: not marked; after the call has failed, a hash of the chunk's bytes */
+	uint32_t mark[];
 };
 
 /*

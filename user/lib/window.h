@@ -89,7 +89,7 @@ struct fpisa_window {
 struct fpisa_answer {
 	int resent;	 /* the result is a kept result for which this rank asked */
 	int ours;	 /* the contribution is from this rank */
-	int unknown;	 /* it is unknown which rank sent the contribution */
+	int unknown;	 /* the sender of the contribution is unknown */
 	int retransmit;	 /* the contribution was a retransmission */
 	int lost_ours;	 /* this rank's contribution to the previous chunk was lost */
 	int lost_others; /* only other ranks' contributions to the previous chunk were lost */

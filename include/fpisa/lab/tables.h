@@ -158,7 +158,7 @@ static __always_inline __u32 fpisa_abs(__s64 x)
 	return (__u32)((x ^ sign) - sign);
 }
 
-/* Return the table value between two entries, 22 bits finer than the entry's. */
+/* Return the table value between two entries, with 22 more bits than an entry. */
 static __always_inline __u64 fpisa_between(struct fpisa_entry at, __u32 frac)
 {
 	__s64 rest = frac & ((1u << FPISA_REST_BITS) - 1);

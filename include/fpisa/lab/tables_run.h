@@ -8,7 +8,7 @@
 
 #include "tables.h"
 
-#define FPISA_RUN_ITEMS 128 /* these items fit into the part of a frame that XDP can access */
+#define FPISA_RUN_ITEMS 128 /* largest number of items, which fit into the part of a frame that XDP can access */
 
 struct fpisa_run_item {
 	__u32 a, b;    /* in: packed operands; out: packed result, result flags */

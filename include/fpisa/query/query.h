@@ -39,7 +39,7 @@ enum fpisa_query_type {
 #define FPISA_MAX_LIMIT_TOPN 65536
 #define FPISA_MAX_LIMIT_TABLE (1u << 24) /* a bucket has 24 bits for the number of a group */
 
-/* fpisa_query_parameters.flags */
+/* Values of fpisa_query_parameters.flags. */
 #define FPISA_QUERY_ASCENDING 0x01 /* topn: the smallest values come first */
 #define FPISA_QUERY_TIES 0x02	   /* topn: rows that equal the last of the N pass too */
 #define FPISA_QUERY_BITMAP 0x04	   /* a filter with a bit for each key from 0 on */

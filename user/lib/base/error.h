@@ -37,7 +37,7 @@ int fpisa_copy_sized(void *to, size_t known, const void *from, size_t least, con
 /* Return the sentence for a verdict that came in an ERROR frame. */
 const char *fpisa_reason(uint16_t verdict);
 
-/* Format "rank 3, rank 5"; the text ends with "..." if buf is too small for all. */
+/* Write the ranks as "rank 3, rank 5". The text ends with "..." if `buf` is too small for all ranks. */
 const char *fpisa_rank_names(char *buf, size_t size, uint64_t ranks);
 
 #endif

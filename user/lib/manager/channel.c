@@ -23,18 +23,19 @@ struct fpisa_channel {
 	int fd;
 	enum state state;
 	enum fpisa_manager_side side; /* side of this process */
-	int plain;		      /* at a manager: also serve a rank without a key */
+	int plain;		      /* only at a manager: also serve ranks without a key */
 	int error;		      /* errno of the socket below TLS */
 	int heard;		      /* some bytes of a rank's handshake have arrived */
 	int refused_in_clear;	      /* the other side has answered the handshake with an unencrypted message */
 	int other_version;	      /* the other side has another version of the protocol */
 	fpisa_channel_check *check;
-	const struct fpisa_psks *keys;	   /* keys of a manager */
-	const struct fpisa_psk *psk;	   /* key of a rank */
-	char name[FPISA_PSK_NAME];	   /* at a manager: name of the key with which the other side authenticated */
+	const struct fpisa_psks *keys; /* keys of a manager */
+	const struct fpisa_psk *psk;   /* key of a rank */
+	/* only at a manager: name of the key with which the other side authenticated */
+	char name[FPISA_PSK_NAME];
 	char identity[FPISA_PSK_IDENTITY]; /* identity of the key that the other side claims to have */
 	const struct fpisa_tls *tls;
-	gnutls_session_t session; /* NULL: without TLS */
+	gnutls_session_t session; /* TLS session; NULL: no TLS */
 	gnutls_psk_client_credentials_t client;
 	gnutls_psk_server_credentials_t server;
 	size_t blocked; /* bytes that GnuTLS has accepted but not sent */

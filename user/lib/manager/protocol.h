@@ -24,9 +24,8 @@
 #define FPISA_MANAGER_SILENCE_MS \
 	6000 /* silence after which the manager, or a host that sends no acknowledgements, counts as dead */
 #define FPISA_MANAGER_RETURN_MS 10000 /* time within which a rank reconnects after a restart of the manager */
-#define FPISA_MANAGER_ABSENT_MS \
 /* silence limit if the manager's host answers, because a starting manager waits this long for an upgrade */
-30000
+#define FPISA_MANAGER_ABSENT_MS 30000
 #define FPISA_MANAGER_GREETING_MS 5000 /* limit from connect to JOIN or RETURN */
 #define FPISA_MANAGER_MAKING_MS 30000  /* time after which a job that the datapath does not have is refused */
 #define FPISA_MANAGER_BEAT_MS 150      /* interval at which an aggregator sends PING */
@@ -35,37 +34,37 @@
 #define FPISA_MANAGER_MAKE_RANKS 32 /* most ranks in one RANKS message */
 #define FPISA_MANAGER_MADE_TEXT 192
 
-	enum fpisa_manager_type {
-		/* sent by a rank */
-		FPISA_MANAGER_JOIN = 1,
-		FPISA_MANAGER_RETURN = 2,
-		FPISA_MANAGER_ASK = 3,
-		FPISA_MANAGER_BOUND = 4,
-		FPISA_MANAGER_LEAVE = 5,
-		FPISA_MANAGER_PING = 6,
-		FPISA_MANAGER_FAILED = 7,
-		FPISA_MANAGER_WAITS = 8,
-		/* sent by an aggregator, which also sends PING */
-		FPISA_MANAGER_REGISTER = 9,
-		FPISA_MANAGER_MADE = 10,
-		FPISA_MANAGER_HOLDS = 11,
-		FPISA_MANAGER_ENDED = 12,
-		/* sent by the manager */
-		FPISA_MANAGER_PENDING = 17,
-		FPISA_MANAGER_JOINED = 18,
-		FPISA_MANAGER_BIND = 19,
-		FPISA_MANAGER_JOB = 20,
-		FPISA_MANAGER_GONE = 21,
-		FPISA_MANAGER_LEFT = 22,
-		FPISA_MANAGER_REFUSED = 23,
-		FPISA_MANAGER_PONG = 24,
-		FPISA_MANAGER_AGGREGATORS = 25,
-		/* sent to an aggregator */
-		FPISA_MANAGER_REGISTERED = 26,
-		FPISA_MANAGER_RANKS = 27,
-		FPISA_MANAGER_MAKE = 28,
-		FPISA_MANAGER_DROP = 29,
-	};
+enum fpisa_manager_type {
+	/* sent by a rank */
+	FPISA_MANAGER_JOIN = 1,
+	FPISA_MANAGER_RETURN = 2,
+	FPISA_MANAGER_ASK = 3,
+	FPISA_MANAGER_BOUND = 4,
+	FPISA_MANAGER_LEAVE = 5,
+	FPISA_MANAGER_PING = 6,
+	FPISA_MANAGER_FAILED = 7,
+	FPISA_MANAGER_WAITS = 8,
+	/* sent by an aggregator, which also sends PING */
+	FPISA_MANAGER_REGISTER = 9,
+	FPISA_MANAGER_MADE = 10,
+	FPISA_MANAGER_HOLDS = 11,
+	FPISA_MANAGER_ENDED = 12,
+	/* sent by the manager */
+	FPISA_MANAGER_PENDING = 17,
+	FPISA_MANAGER_JOINED = 18,
+	FPISA_MANAGER_BIND = 19,
+	FPISA_MANAGER_JOB = 20,
+	FPISA_MANAGER_GONE = 21,
+	FPISA_MANAGER_LEFT = 22,
+	FPISA_MANAGER_REFUSED = 23,
+	FPISA_MANAGER_PONG = 24,
+	FPISA_MANAGER_AGGREGATORS = 25,
+	/* sent to an aggregator */
+	FPISA_MANAGER_REGISTERED = 26,
+	FPISA_MANAGER_RANKS = 27,
+	FPISA_MANAGER_MAKE = 28,
+	FPISA_MANAGER_DROP = 29,
+};
 
 /* Reasons of a refusal by the manager, with name, number, and the errno that the library returns. */
 #define FPISA_MANAGER_REASONS(X)                                                                   \
@@ -112,7 +111,7 @@ enum fpisa_manager_cause {
 struct fpisa_manager_spec {
 	__u8 format, mode, rounding, pipeline;
 	__u16 elements;
-	__u8 fanout; /* 0: the setting of the manager */
+	__u8 fanout; /* fan-out of the results; 0: the setting of the manager */
 	__u8 zero;
 	__u32 window; /* largest window; the manager may assign a smaller one */
 };
@@ -197,7 +196,7 @@ struct fpisa_manager_made {
 	/* 0, or a negative errno; -ENOSPC: a smaller window may fit; -EMSGSIZE: spec.elements, if not 0, fit */
 	__s32 err;
 	__u32 number;			/* number of the job, or after an error an enum fpisa_manager_reason, or 0 */
-	struct fpisa_manager_spec spec; /* without an error the parameters of the job, else only the elements */
+	struct fpisa_manager_spec spec; /* parameters of the job, or after an error only the elements */
 	char text[FPISA_MANAGER_MADE_TEXT]; /* message after an error */
 };
 

@@ -61,7 +61,7 @@ struct fpisa_xsk_socket {
 	const struct fpisa_xsk_lib *lib;
 	int link; /* link of the program to the interface */
 	struct xsk_umem *umem;
-	struct xsk_socket *socket; /* NULL: not open */
+	struct xsk_socket *socket; /* socket; NULL: not open */
 	struct xsk_ring_prod fill, tx;
 	struct xsk_ring_cons completion, rx;
 	unsigned char *area;
