@@ -200,7 +200,7 @@ BLOCK_FN(GLOBAL_FN __u32, mx8_near_block, p && out && scale,
 
 /* clang-format on */
 
-/* -- what an add discards (fpisa/discard.h) ---------------------------------- */
+/* -- bits that an add discards (fpisa/discard.h) ---------------------------------- */
 
 /* Bit of `fmt` for mode fpisa-a. */
 #define DISCARD_A 0x80000000u

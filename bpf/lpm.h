@@ -9,7 +9,7 @@
 #include "maps.h"
 #include "fpisa/lookup.h"
 
-/* -- reading, by MAU6 --------------------------------------------------- */
+/* -- look-up by MAU6 --------------------------------------------------- */
 
 /*
  * Look up the leading zeros. Skip the first four zeros, which a sum of few values has in its headroom, because a
@@ -24,7 +24,7 @@ static __always_inline __u32 clz32_lpm(__u32 x)
 	return lz ? *lz + skip : 32;
 }
 
-/* -- filling, before the first round that reads -------------------------- */
+/* -- filling of the trie -------------------------- */
 
 /*
  * Insert an entry for each bit. Return 0, or -1 if there is not enough memory. `zeros` is a copy, because the loop's

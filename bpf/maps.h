@@ -101,7 +101,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_jobs SEC(".maps");
 
-/* The session of each job, by job number. The map is mappable, as that of the slots is. */
+/* The session of each job, by job number. The map is mappable, because user space clears sessions. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FPISA_MAX_JOBS);

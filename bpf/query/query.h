@@ -43,7 +43,7 @@ struct {
 	__type(value, struct fpisa_query_counters);
 } fpisa_query_rows SEC(".maps");
 
-/* -- in ---------------------------------------------------------------------- */
+/* -- checks of a received frame ---------------------------------------------------------------------- */
 
 /* Run every check that needs no state, except that of the checksum or the tag. Return a verdict. */
 GLOBAL_FN int check_query(struct xdp_md *ctx, __u32 payload)
@@ -117,7 +117,7 @@ static __always_inline __u32 lowest_row(__u64 rows)
 	return (__u32)__builtin_popcountll(below);
 }
 
-/* -- out --------------------------------------------------------------------- */
+/* -- replies --------------------------------------------------------------------- */
 
 /* Move row `from` to the place of row `to`, which is not after `from`. */
 GLOBAL_FN int move_row(struct xdp_md *ctx, __u32 from, __u32 to)
@@ -269,7 +269,7 @@ GLOBAL_FN int answer(struct xdp_md *ctx, __u64 low, __u64 high, int last)
 	return pass_on(ctx, q->master, payload, FPISA_V_rows_passed);
 }
 
-/* -- the program ------------------------------------------------------------- */
+/* -- main function of a query's program ------------------------------------------------------------- */
 
 /* Each kind of query defines these functions: */
 GLOBAL_FN int rows(struct xdp_md *ctx);

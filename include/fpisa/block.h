@@ -30,7 +30,7 @@ struct fpisa_man64_block {
 	__s64 m[FPISA_BLOCK];
 };
 
-/* Packed 32-bit values as they lie in the frame. */
+/* Packed 32-bit values in the layout of a frame. */
 struct fpisa_word_block {
 	__u32 w[FPISA_BLOCK];
 } __attribute__((packed, aligned(4)));

@@ -120,7 +120,7 @@ static __always_inline void fpisa_exact_mau5(struct fpisa_lane *l, const __s64 *
 	}
 }
 
-/* -- over a block, with n limbs for each element ---------------------------------- */
+/* -- functions for a block, with n limbs for each element ---------------------------------- */
 
 static __always_inline void fpisa_exact_set(const void *in, struct fpisa_exp_block *e, void *limbs, int n,
 					    struct fpisa_format f)

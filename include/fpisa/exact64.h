@@ -241,7 +241,7 @@ static __always_inline void fpisa_exact64_mau5(struct fpisa_lane *l, const struc
 	l->e = (e & FPISA_EXP_SPECIAL) | ((32 * (d.top - 1) + 1 - lz) & FPISA_EXP_MASK);
 }
 
-/* -- over a block ------------------------------------------------------------- */
+/* -- functions for a block ------------------------------------------------------------- */
 
 static __always_inline void fpisa_exact64_set(const void *in, struct fpisa_exp_block *e, struct fpisa_limbs64_block *a,
 					      struct fpisa_format f)

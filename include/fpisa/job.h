@@ -65,7 +65,7 @@ struct fpisa_query_parameters {
 struct fpisa_job {
 	/* 0: the number is free; its frames are dropped as no_job, or passed if no job has their address */
 	__u32 active;
-	__u32 workers; /* 1..FPISA_MAX_WORKERS */
+	__u32 workers; /* number of workers, 1..FPISA_MAX_WORKERS */
 	__u64 live;    /* ranks that a round waits for */
 	/* secret from which the keys of tags are derived; 0: no token, and frames have checksums without a key */
 	__u64 token;

@@ -120,7 +120,7 @@ static __always_inline void fpisa_square(struct fpisa_lane *l, struct fpisa_form
 
 _Static_assert(FPISA_EXP_NINF >> 1 == FPISA_EXP_PINF, "the square of -Inf is +Inf");
 
-/* -- after MAU5 ------------------------------------------------------------------ */
+/* -- operations after MAU5 ------------------------------------------------------------------ */
 
 /*
  * Fit the magnitude high:low x 2^(e - bias - M - G) into a register of R bits. Keep its R uppermost bits, with all
@@ -283,7 +283,7 @@ static __always_inline __s64 fpisa_combine(__s64 reg, __s64 code, __u32 op, __u6
 	return (op == FPISA_OP_MAX) == (code > reg) ? code : reg;
 }
 
-/* -- over a block -------------------------------------------------------------------- */
+/* -- functions for a block -------------------------------------------------------------------- */
 
 /* Run stage 1 of a norm. Return its events. */
 static __always_inline __u64 fpisa_stage1_square(struct fpisa_phv_ref p, struct fpisa_format f)

@@ -17,7 +17,7 @@
 #include "cli/report.h"
 #include "config.h"
 
-/* -- this machine ------------------------------------------------------------ */
+/* -- checks of this machine ------------------------------------------------------------ */
 
 /*
  * Warn of jobs that do not fit into the default number of slots. Without `slots`, the file uses the number of the
@@ -75,7 +75,7 @@ int config_look(struct config *c, bool draft)
 	return errors ? -EINVAL : 0;
 }
 
-/* -- the running datapath ------------------------------------------------------ */
+/* -- checks of the running datapath ------------------------------------------------------ */
 
 /* Check that a running datapath agrees with [datapath]. */
 static int check_datapath(const struct config *c, const struct datapath *dp)
@@ -271,7 +271,7 @@ static int look_at_datapath(struct config *c, const struct datapath *dp, const c
 	return errors ? -EINVAL : 0;
 }
 
-/* -- making ----------------------------------------------------------------- */
+/* -- creation of objects ----------------------------------------------------------------- */
 
 struct made {
 	/* number of finished interfaces and jobs, in the order of the file; those that did not run before are new */

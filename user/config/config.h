@@ -102,7 +102,7 @@ extern const struct option load_options[];
 /* Process an option that getopt_long() has returned, with its argument in optarg. Return 0, BAD_USAGE or -errno. */
 int load_option(struct datapath_load *o, int opt, struct common *c);
 
-/* -- for parser.c and apply.c ---------------------------------------------------- */
+/* -- functions for parser.c and apply.c ---------------------------------------------------- */
 
 /* Make all following messages refer to this line. The caller owns `place`, which must stay valid. */
 void config_at(const struct config *c, int line, char place[CONFIG_PLACE_LEN]);

@@ -239,7 +239,7 @@ int refuse_realtime(void)
 	return not_realtime(0) ? 0 : refuse_kernel();
 }
 
-/* -- for doctor ---------------------------------------------------------- */
+/* -- functions for doctor ---------------------------------------------------------- */
 
 const char *datapath_kernel_hint(void)
 {

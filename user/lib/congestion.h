@@ -44,7 +44,7 @@
 
 #include <stdint.h>
 
-#define FPISA_CONGESTION_FIRST_BYTES 14600 /* RFC 6928 */
+#define FPISA_CONGESTION_FIRST_BYTES 14600 /* initial window of TCP (RFC 6928) */
 #define FPISA_CONGESTION_LEAST 2	   /* least chunks in flight for each aggregator */
 #define FPISA_CONGESTION_LOW_NS 4000000ull
 #define FPISA_CONGESTION_TRY 16		     /* rounds between two increases of the limit near a limit with a loss */

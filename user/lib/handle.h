@@ -106,7 +106,7 @@ struct fpisa {
 	struct fpisa_requests given_up; /* requests of earlier joins that were not released */
 	/* lowest number, in the group, of a call that was released without all of its results; 0: none */
 	uint64_t unfinished;
-	uint64_t unfinished_barrier; /* the same for barriers alone */
+	uint64_t unfinished_barrier; /* lowest such number of a barrier; 0: none */
 	int error;		     /* the handle's error until it rejoins */
 	char message[FPISA_MESSAGE_SIZE];
 	uint64_t missing;	 /* return value of fpisa_missing() */
@@ -172,9 +172,12 @@ int fpisa_joining(const struct fpisa *f);
 int fpisa_look(struct fpisa *f); /* begin a function that on_chunk may call; pass the result to fpisa_look_away() */
 void fpisa_look_away(struct fpisa *f, int locked);
 int fpisa_refuse_inherited(const struct fpisa *f); /* return -ECHILD if the handle belongs to another process */
-/* Make the handle return this error, with the thread's message, until it rejoins. */
+/*
+ * Make the handle return this error until it rejoins. fpisa_poison() uses the message of the thread, and
+ * fpisa_end_generation() uses `message`.
+ */
 int fpisa_poison(struct fpisa *f, int error);
-void fpisa_end_generation(struct fpisa *f, int error, const char *message); /* do the same with this message */
+void fpisa_end_generation(struct fpisa *f, int error, const char *message);
 int fpisa_poisoned(const struct fpisa *f); /* return the error of the handle, and set the message of the thread */
 
 /* Set the oldest request that lacks results, or NULL if all requests have all results. */
@@ -202,7 +205,7 @@ struct fpisa_standing {
 	uint64_t number, tag;
 	/* lowest number of a request without all of its results, including released requests; 0: none */
 	uint64_t first_unfinished;
-	uint64_t unfinished_barrier; /* the same for barriers alone */
+	uint64_t unfinished_barrier; /* lowest such number of a barrier; 0: none */
 	uint64_t stuck_ns;	     /* time since which the oldest request has received no result; 0: none */
 	uint64_t missing;	     /* ranks for which the request waits, as far as known */
 };

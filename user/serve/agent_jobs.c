@@ -75,7 +75,7 @@ void agent_left_over(struct agent_jobs *a, __u32 place, const struct group_recor
 	drop(a, &a->group[place]);
 }
 
-/* -- making ------------------------------------------------------------------ */
+/* -- creation of jobs ------------------------------------------------------------------ */
 
 static void answer(struct agent_jobs *a, __u64 group, const struct manager_made *made)
 {
@@ -205,7 +205,7 @@ void agent_disconnected(struct agent_jobs *a)
 		a->group[i].unheard = a->group[i].making;
 }
 
-/* -- the manager and this host ------------------------------------------------------- */
+/* -- events of the manager and of this host ------------------------------------------------------- */
 
 bool agent_message(struct agent_jobs *a, const struct fpisa_manager_message *m)
 {

@@ -180,7 +180,7 @@ static bool throw_away(const struct conn *c)
 	return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-/* -- in and out --------------------------------------------------------------- */
+/* -- messages --------------------------------------------------------------- */
 
 static void mark(struct conns_of *s, struct conn *c)
 {

@@ -224,7 +224,7 @@ static int shake_hands(struct fpisa_channel *c)
 	return 0;
 }
 
-/* -- bytes ------------------------------------------------------------------ */
+/* -- sending and receiving ------------------------------------------------------------------ */
 
 static struct fpisa_manager_message refusal(enum fpisa_manager_reason reason, const char *text)
 {
