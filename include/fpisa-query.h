@@ -121,7 +121,7 @@ struct fpisa_query_options {
 	 */
 	const char *on;
 	const char *join_where; /* conditions of the rows of `join`, as `where`; NULL: all rows */
-	const char *key;	/* the key itself, in place of key_file: NAME:ID:SECRET, as a line of such a file */
+	const char *key;	/* the key itself, in place of key_file: NAME:ID:SECRET, as a line of a key file */
 	/*
 	 * Limit in bytes of this process for groups, at about 200 bytes each, or for received rows that were not taken
 	 * yet. 0: no limit, but 8 MB for rows. A join uses one half of the limit for received rows, and the other half
@@ -178,7 +178,7 @@ int fpisa_query_open(struct fpisa_query **q, const struct fpisa_query_options *o
  * fpisa_query_next() return the same error. Before an error, rows may have been returned only by queries for all rows,
  * for the rows of a join, and for groups if options.spill holds some of the groups.
  *
- * -EINVAL	a worker has no such table or column, or the aggregator's query is another one; -ENOENT: no such table
+ * -EINVAL	a worker does not have the table or a column, or the aggregator has another query; -ENOENT: the table does not exist
  * -EACCES	a worker does not know the key
  * -ECONNREFUSED, -ECONNRESET	a worker does not run, or has ended
  * -ETIMEDOUT	a worker or the aggregator does not answer

@@ -149,7 +149,7 @@ struct fpisa_options {
 	 * Nonzero: the handle has a progress thread, which advances the requests while no caller does, and any thread
 	 * may use the handle at any time. The progress thread sleeps while it has nothing to do, and while a caller
 	 * waits for a request, because the caller then advances all requests. Signals are blocked in the progress
-	 * thread, except SIGSEGV and others that a fault raises. Calls are numbered in the order in which their starts
+	 * thread, except SIGSEGV and other signals of a fault. Calls are numbered in the order in which their starts
 	 * got the handle. This order is random if several threads start calls. Give such calls tags (struct
 	 * fpisa_call), and start them in the same order on all ranks. Only one thread at a time may use a request. The
 	 * time of a request counts from its start or from the end of the request before it, whichever is later.
@@ -263,8 +263,8 @@ int fpisa_allreduce_op_start(struct fpisa *f, const void *send, void *recv, size
  * advances inside fpisa_test() and fpisa_wait(), or at any time with options.progress. fpisa_test() sets *done;
  * fpisa_wait() blocks until the deadline. Both functions release the request once it has succeeded or failed, and set
  * the caller's pointer to NULL. Without a progress thread the time of a request counts from the first such call, not
- * from its start. They return -ECANCELED if fpisa_rejoin() cancelled the request. A request that has all of its results
- * succeeds even if the handle has failed since.
+ * from its start. Both functions return -ECANCELED if fpisa_rejoin() cancelled the request. A request that has all of
+ * its results succeeds even if the handle has failed since.
  */
 int fpisa_allreduce_start(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
 			  struct fpisa_request **request);
@@ -279,13 +279,13 @@ struct fpisa_call {
 	uint32_t op;   /* enum fpisa_operation */
 	double factor; /* factor of FPISA_SCALE */
 	/*
-	 * Number that distinguishes calls that are otherwise equal. It is the same on all ranks. If ranks start calls
-	 * in different orders, all of them get -EPROTO and no sum. Without tags, calls with the same length, type and
-	 * operation are not distinguished.
+	 * Number that distinguishes calls that are otherwise equal. All ranks give the same number. If ranks start
+	 * calls in different orders, all of them get -EPROTO and no sum. Without tags, calls with the same length, type
+	 * and operation are not distinguished.
 	 */
 	uint64_t tag;
 	/*
-	 * Callback for the end of the request, or NULL. It needs options.progress, otherwise the start returns -EINVAL.
+	 * Callback for the end of the request, or NULL. Without options.progress a callback is refused with -EINVAL.
 	 * The progress thread calls it once when the request has succeeded or failed, which includes failure by
 	 * fpisa_close(). rc is the value that fpisa_wait() would have returned, and fpisa_error() returns its message.
 	 * The library owns the request, so fpisa_start() sets *request to NULL, and `request` may be NULL. The callback
@@ -322,9 +322,9 @@ int fpisa_eventfd(struct fpisa *f);
  * Recover from an error: cancel the requests in progress and join the next generation of the job together with all
  * other ranks. A call that failed at this rank may have succeeded at other ranks. These ranks are then ahead by up to
  * as many calls as were in progress. So ranks that make more than one call must agree on the calls to repeat, for
- * example by FPISA_MIN of their step numbers. They must also keep the input of the previous step. Errors are those of
- * fpisa_connect(), except for bad arguments. After an error, the handle returns the same error until fpisa_rejoin()
- * succeeds.
+ * example by FPISA_MIN of their step numbers. Such ranks must also keep the input of the previous step. Errors are
+ * those of fpisa_connect(), except for bad arguments. After an error, the handle returns the same error until
+ * fpisa_rejoin() succeeds.
  */
 int fpisa_rejoin(struct fpisa *f);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The advanced operations (include/fpisa/lab/tables.h) in the kernel. Their tables are array maps with one entry for
- * each row. A program applies one operation to a payload of operands, for BPF_PROG_TEST_RUN. The maps are not pinned,
- * because the process that fills them (user/lab/tables/kernel.c) owns them.
+ * The advanced operations (include/fpisa/lab/tables.h) in the kernel. The tables of the operations are array maps with
+ * one entry for each row. A program applies one operation to a payload of operands, for BPF_PROG_TEST_RUN. The maps are
+ * not pinned, because the process that fills them (user/lab/tables/kernel.c) owns them.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

@@ -185,8 +185,8 @@ static __always_inline void fpisa_look_set32(const void *in, struct fpisa_exp_bl
 }
 
 /*
- * Entry of mode fpisa-a. It differs from struct fpisa_move for a larger exponent, which shifts the incoming magnitude
- * left within the headroom, and replaces the register beyond the headroom.
+ * Entry of mode fpisa-a. Unlike struct fpisa_move, a larger exponent shifts the incoming magnitude left within the
+ * headroom, and replaces the register beyond the headroom.
  */
 struct fpisa_move_a {
 	__s64 factor;

@@ -71,8 +71,8 @@ static __always_inline __u32 fpisa_look_pack(void *out, const struct fpisa_exp_b
 			sign >>= 63;
 			fpisa_opaque(sign);
 			/*
-			 * For a negative power of two the result is too small by one. Its leading one is then shifted
-			 * one bit further and counts as a carry.
+			 * For a negative power of two the result is too small by one. The leading one of the result is
+			 * then shifted one bit further and counts as a carry.
 			 */
 			x = (__u64)high ^ (__u64)sign;
 			w = x >> (64 - f.rbits + at);

@@ -214,9 +214,9 @@ static inline bool datapath_has_job(const struct datapath *dp, __u32 job, __u64 
 }
 
 /*
- * Delete a job. datapath_job_end() is for callers that found the job before they had the lock. It deletes the job only
- * if the job has this token. If the job is gone, or if its number now belongs to another job, datapath_job_end()
- * returns 0.
+ * Delete a job. datapath_job_end() is for callers that found the job before they had the lock. datapath_job_end()
+ * deletes the job only if the job has this token. If the job is gone, or if its number now belongs to another job,
+ * datapath_job_end() returns 0.
  */
 int datapath_job_del(struct datapath *dp, __u32 job);
 int datapath_job_end(struct datapath *dp, __u32 job, __u64 token);
@@ -235,8 +235,8 @@ __u32 datapath_job_room(struct datapath *dp, __u32 job);
 int datapath_job_reassert(const struct datapath *dp, __u32 job);
 
 /*
- * Return whether the job was created in this network namespace. Its routes, addresses and interface numbers are valid
- * only in that namespace. Report no errors.
+ * Return whether the job was created in this network namespace. The routes, addresses and interface numbers of a job
+ * are valid only in the namespace of its creation. Report no errors.
  */
 bool datapath_job_here(const struct datapath *dp, __u32 job);
 

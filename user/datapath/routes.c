@@ -239,7 +239,7 @@ static void release_job(struct release *r, __u32 job, const struct fpisa_job *j,
 
 /*
  * Switch off the settings of `lo` that jobs switched on in this network namespace. Do not change a setting that was
- * changed since then. It may be off already, or forwarding may have been switched on for the whole namespace.
+ * changed since then. The setting may be off already, or forwarding may have been switched on for the whole namespace.
  */
 static void switch_off(const struct fpisa_control *control)
 {

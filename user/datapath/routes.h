@@ -17,8 +17,8 @@ __u32 routes_vlan_device(const struct fpisa_job *j, __u32 rank);
 /*
  * routes_release() removes the neighbour entries that only this job needed, in the network namespace in which the job
  * was created. The job may be active or not. routes_release_all() is for a datapath that is on no interface any more.
- * It removes the entries of all jobs pinned in `dir`, in every namespace, and switches off the settings of `lo` that
- * jobs had switched on. Both functions warn of entries that cannot be removed.
+ * routes_release_all() removes the entries of all jobs pinned in `dir`, in every namespace, and switches off the
+ * settings of `lo` that jobs had switched on. Both functions warn of entries that cannot be removed.
  */
 void routes_release(const struct datapath *dp, __u32 job);
 void routes_release_all(const char *dir);

@@ -11,10 +11,7 @@ enum job_port {
 	JOB_PORT_VRF,	      /* name the VRF's port */
 	/* name the interface below, such as a port of a bridge, which has the datapath */
 	JOB_PORT_NAME,
-	/*
-	 * load the datapath here; it is on an interface below, such as the parent of a VLAN, which would send wrong
-	 * results
-	 */
+	/* load the datapath here, because an interface below, such as the parent of a VLAN, would send wrong results */
 	JOB_PORT_MOVE,
 	JOB_PORT_ABOVE, /* do not name this interface, because an interface above has the datapath */
 };

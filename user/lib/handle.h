@@ -106,7 +106,7 @@ struct fpisa {
 	struct fpisa_requests given_up; /* requests of earlier joins that were not released */
 	/* lowest number, in the group, of a call that was released without all of its results; 0: none */
 	uint64_t unfinished;
-	uint64_t unfinished_barrier; /* lowest such number of a barrier; 0: none */
+	uint64_t unfinished_barrier; /* lowest number of an unfinished barrier; 0: none */
 	int error;		     /* the handle's error until it rejoins */
 	char message[FPISA_MESSAGE_SIZE];
 	uint64_t missing;	 /* return value of fpisa_missing() */
@@ -205,7 +205,7 @@ struct fpisa_standing {
 	uint64_t number, tag;
 	/* lowest number of a request without all of its results, including released requests; 0: none */
 	uint64_t first_unfinished;
-	uint64_t unfinished_barrier; /* lowest such number of a barrier; 0: none */
+	uint64_t unfinished_barrier; /* lowest number of an unfinished barrier; 0: none */
 	uint64_t stuck_ns;	     /* time since which the oldest request has received no result; 0: none */
 	uint64_t missing;	     /* ranks for which the request waits, as far as known */
 };

@@ -21,8 +21,8 @@ static int take_incarnation(struct fpisa *f, uint64_t number, int anew)
 }
 
 /*
- * Value of `call` in the HELLOs that test whether GSO batches arrive. It is harmless if such a HELLO arrives several
- * times or not at all. WELCOME repeats `call`, which HELLO does not need otherwise.
+ * Value of `call` in the HELLOs that test whether GSO batches arrive. Such a HELLO may arrive several times or not at
+ * all. WELCOME repeats `call`, which HELLO does not need otherwise.
  */
 #define GSO_TRIAL 1
 

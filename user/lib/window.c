@@ -11,9 +11,9 @@
  * order. So a chunk whose timeout has passed counts as lost if a later chunk has its result. If no later chunk has its
  * result, a rank is probably late, and sending a whole window again would not help. In this case only the oldest chunk
  * is sent again and asks for a STATUS, while the other chunks are held. All ranks agree on the oldest chunk that lacks
- * a contribution, so this chunk completes, and then the others. It is the oldest chunk of all windows, because all
- * windows wait for the same ranks. When all chunks of a call have been sent, each window asks. While results arrive,
- * the oldest chunk is in a queue of the network and not lost. So each result restarts its timeout, as each new
+ * a contribution, so this chunk completes, and then the others. This chunk is the oldest chunk of all windows, because
+ * all windows wait for the same ranks. When all chunks of a call have been sent, each window asks. While results
+ * arrive, the oldest chunk is in a queue of the network and not lost. So each result restarts its timeout, as each new
  * acknowledgement does in TCP (RFC 6298, 5.3).
  *
  * The result of a chunk also names the ranks whose contributions to the previous chunk were lost. These ranks send the

@@ -87,7 +87,7 @@ struct fpisa_operand {
 	__u32 frac;
 	__s32 exp;
 	__u32 sign;
-	__u32 zero;   /* 1 for +-0 and for a special */
+	__u32 zero;   /* nonzero for +-0 and for a special */
 	__u32 sticky; /* FPISA_EXP_NAN, _PINF or _NINF, else 0 */
 };
 

@@ -46,7 +46,10 @@ enum fpisa_query_type {
 #define FPISA_QUERY_BLOOM 0x08	   /* a filter for any keys, with some false positives */
 #define FPISA_QUERY_FILTER (FPISA_QUERY_BITMAP | FPISA_QUERY_BLOOM)
 
-/* The parameters for which a program is specialised. They are constants when the program is loaded. */
+/*
+ * The parameters for which a program is specialised. User space sets the parameters as constants before it loads the
+ * program.
+ */
 struct fpisa_query_config {
 	__u32 job;
 	__u32 master;	 /* rank of the master, which is the last rank */

@@ -11,8 +11,8 @@
  *	never pruned from a later copy, because none is below T. So the master has them once
  *	it has a copy of each frame, and nothing below them matters.
  *
- * A row equal to T may be pruned from the frame that is counted, because it is not among those rows. It is never
- * pruned from another copy, because it may be among them.
+ * A row equal to T may be pruned from the frame that is counted, because it is not among those rows. A row equal to T
+ * is never pruned from another copy, because the row may be among those rows.
  *
  * With a filter (filter.h) a row is counted only if its key is certain to be in the join. Otherwise rows that are not
  * in the answer could determine T.

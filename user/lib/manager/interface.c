@@ -22,7 +22,8 @@ uint32_t fpisa_link_rate(const char *dev)
 		return 0;
 	snprintf(r.ifr_name, sizeof(r.ifr_name), "%s", dev);
 	if (!ioctl(fd, SIOCETHTOOL, &r))
-		rate = (uint32_t)get.speed_hi << 16 | get.speed; /* the function of the header shifts a signed number */
+		/* not by ethtool_cmd_speed(), which shifts a signed number */
+		rate = (uint32_t)get.speed_hi << 16 | get.speed;
 	close(fd);
 	/* Drivers report SPEED_UNKNOWN for a link whose rate they do not know. */
 	return rate == (uint32_t)SPEED_UNKNOWN ? 0 : rate;

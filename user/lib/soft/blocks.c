@@ -2,8 +2,8 @@
 /*
  * The units MAU0..8 over a payload, fused or staged. The fused form runs block by block with the PHV in registers.
  * Modes, roundings and the widths of a family are constants that the compiler folds. The staged form runs each unit
- * over all blocks before the next unit, with the PHV in memory, as the nine programs do. It evaluates all parameters at
- * run time. Jobs with pipeline `staged` and jobs without a fused body use the staged form.
+ * over all blocks before the next unit, with the PHV in memory, as the nine programs do. The staged form evaluates all
+ * parameters at run time. Jobs with pipeline `staged` and jobs without a fused body use the staged form.
  */
 #include <string.h>
 #include "blocks.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Transport `udp`, which uses one unconnected socket, and sends and receives batches by sendmmsg() and recvmmsg(). It
- * needs no privilege.
+ * Transport `udp`, which uses one unconnected socket, and sends and receives batches by sendmmsg() and recvmmsg(). The
+ * transport needs no privilege.
  *
  * Frames of the same size are sent in GSO batches (UDP_SEGMENT), which the kernel or the network card segments. A
  * virtual link may not segment a batch, and generic XDP at the other end then receives the batch as one frame. So
@@ -105,8 +105,8 @@ static int fits_in(const struct fpisa_out *first, const struct fpisa_out *out)
 }
 
 /*
- * Return how many of the n frames can be sent as a batch. They must go to the same port and have the same size, except
- * that the last frame may be shorter.
+ * Return how many of the n frames can be sent as a batch. The frames of a batch go to the same port and have the same
+ * size, except that the last frame may be shorter.
  */
 static int gso_length(const struct udp *u, const struct fpisa_out *out, int n)
 {
@@ -430,7 +430,7 @@ static int is_broadcast(const struct sockaddr_in *to)
 	return is;
 }
 
-/* Open the socket. It shares the port of the socket `first`, or does not share a port if `first` is NULL. */
+/* Open the socket. The socket shares the port of `first`, or does not share a port if `first` is NULL. */
 static int open_socket(struct udp *u, const struct udp *first, uint16_t local_port)
 {
 	struct sockaddr_in local = {.sin_family = AF_INET, .sin_port = htons(local_port)};
