@@ -268,7 +268,7 @@ static inline void fpisa_congestion_result(struct fpisa_congestion *c, uint64_t 
 		fpisa_congestion_round_ends(c, now);
 }
 
-/* Return whether n chunks in flight is acceptable at the present loss rate. */
+/* Return whether the present loss rate permits n chunks in flight. */
 static inline int fpisa_congestion_bears(const struct fpisa_congestion *c, uint64_t n)
 {
 	return n * n * c->loss <= FPISA_CONGESTION_LOSS;
@@ -290,7 +290,7 @@ static inline void fpisa_congestion_halve(struct fpisa_congestion *c, uint64_t s
 	fpisa_congestion_set(c, c->limit / 2 > c->least ? c->limit / 2 : c->least);
 }
 
-/* Count the loss of a frame of this rank that was sent at sent_ns. */
+/* Count a lost frame of this rank, whose retransmission left at sent_ns. */
 static inline void fpisa_congestion_lost(struct fpisa_congestion *c, uint64_t sent_ns, uint64_t now)
 {
 	c->loss += FPISA_CONGESTION_LOSS_ONE / 64;

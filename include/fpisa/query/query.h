@@ -283,7 +283,7 @@ _Static_assert(sizeof(struct fpisa_query_group) == 128, "two cache lines, and a 
 
 #define FPISA_WIDE_FIRST 2 /* index of the first limb of a sum of doubles, after `least` and `most` */
 #define FPISA_WIDE_LIMBS (FPISA_GROUP_LIMBS - FPISA_WIDE_FIRST)
-/* number of windows; the middle limb of the highest window is the last limb in which a value begins */
+/* highest value of `window`; the middle limb of this window is the last limb in which a value begins */
 #define FPISA_WIDE_WINDOWS (64 - 2)
 /*
  * Number of limbs of a window in which a value may begin. A value reaches into the next limb, and the last limb takes
