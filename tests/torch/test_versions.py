@@ -64,3 +64,8 @@ def test_wheels():
 def test_frameworks():
     install(NEWEST, *FRAMEWORKS, *THEIR_NEEDS)
     run(NEWEST, "test_torch_frameworks.py", 3)
+
+
+def test_suite_of_pytorch():
+    install(NEWEST, "expecttest")
+    run(NEWEST, "test_torch_upstream.py", 1)
