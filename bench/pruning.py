@@ -127,13 +127,13 @@ def main():
     p = argparse.ArgumentParser(prog="bench/pruning.py", description=__doc__.splitlines()[0])
     p.add_argument("--workers", type=int, default=4)
     p.add_argument("--mbit", type=int, default=100)
-    p.add_argument("--rows", type=int, default=1500000, help="of each worker")
+    p.add_argument("--rows", type=int, default=1500000, help="rows of each worker")
     p.add_argument("--rounds", type=int, default=3)
     args = p.parse_args()
     if min(args.workers, args.mbit, args.rows, args.rounds) < 1:
-        p.error("numbers are 1 and more")
+        p.error("the numbers must be at least 1")
     if os.geteuid():
-        p.error("network namespaces and XDP need root")
+        p.error("network namespaces and XDP require root; run as root")
     exit_on_signals()
     own_mounts()
     with tempfile.TemporaryDirectory() as folder:

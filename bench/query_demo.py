@@ -225,28 +225,28 @@ plot $data using 2:xtic(1) title 'the network prunes', '' using 3 title 'nobody 
 def parse():
     p = argparse.ArgumentParser(prog="fpisa query demo", description=__doc__.splitlines()[0])
     p.add_argument("--rows", type=int, default=300000, help="rows of uservisits, over all workers; default 300000")
-    p.add_argument("--scale", default="0.01", help="of TPC-H; 0: without it, as where PyPI cannot be reached; default 0.01")
+    p.add_argument("--scale", default="0.01", help="scale of TPC-H; 0 leaves TPC-H out, for machines without PyPI; default 0.01")
     p.add_argument("--workers", type=int, choices=(2, 4), default=2)
     p.add_argument("--loss", type=float, default=0, help="share of frames that members drop, to 0.9")
     p.add_argument("--mbit", type=int, default=0, help="rate of every link, Mbit/s; default unlimited")
     p.add_argument("--runs", type=int, default=1, help="runs of each query and way, of which the median counts")
-    p.add_argument("--seed", type=int, default=1, help="of uservisits")
+    p.add_argument("--seed", type=int, default=1, help="seed of uservisits")
     p.add_argument("--duckdb", action="store_true", help="also run DuckDB, from PyPI")
     p.add_argument("--plot", metavar="FILE.svg", help="draw the seconds as bars, by gnuplot")
     p.add_argument("--json", action="store_true", help="print an array with an object for each query")
     args = p.parse_args()
     args.scale = None if float(args.scale) == 0 else args.scale
     if args.rows < 1 or not 0 <= args.loss <= 0.9 or args.runs < 1:
-        p.error("--rows and --runs are at least 1, --loss is 0 to 0.9")
+        p.error("--rows and --runs must be at least 1, and --loss must be 0 to 0.9")
     if os.geteuid():
-        p.exit(1, "fpisa: query demo: it makes network namespaces: run it as root\n")
+        p.exit(1, "fpisa: query demo: network namespaces require root; run as root\n")
     why = postgres.lacking()
     if why:
         p.exit(1, f"fpisa: query demo: {why}; make postgres\n")
     if args.plot and not os.access(os.path.dirname(os.path.abspath(args.plot)), os.W_OK):
         p.error(f"--plot {args.plot}: its directory does not exist or is not writable")
     if args.plot and not shutil.which("gnuplot"):
-        p.exit(1, "fpisa: query demo: --plot draws by gnuplot, which is not installed: apt install gnuplot-nox\n")
+        p.exit(1, "fpisa: query demo: --plot: gnuplot is not installed; apt install gnuplot-nox\n")
     return args
 
 

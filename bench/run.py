@@ -129,7 +129,7 @@ def main():
     if unknown:
         p.error(f"{unknown[0]}: no such part; the parts are {', '.join(PARTS)}")
     if os.geteuid():
-        p.error("network namespaces and XDP need root")
+        p.error("network namespaces and XDP require root; run as root")
     for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, lambda number, frame: sys.exit(128 + number))
     build = os.path.abspath(args.build)

@@ -161,7 +161,7 @@ def main():
     p = argparse.ArgumentParser(prog="sums", description=__doc__.splitlines()[0])
     p.add_argument("--sizes", type=lambda s: [int(n) for n in s.split(",")], default=[1000, 1000000, 100000000])
     p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--elements", type=int, default=10000000, help="of a measurement by groups")
+    p.add_argument("--elements", type=int, default=10000000, help="elements of a measurement by groups")
     p.add_argument("--table", metavar="RESULTS.jsonl", help="print the tables of bench/README.md of an earlier run's results")
     args = p.parse_args()
     if args.table:

@@ -103,7 +103,7 @@ static int parse_option(struct bench *b, struct sizes *sizes, int opt, char *tex
 		rc = parse_number("--window", text, 1, b->what->most_window, &n);
 		p->window = (uint32_t)n;
 		if (!rc && n & (n - 1))
-			rc = refuse(-1, "--window: not a power of two");
+			rc = refuse(-1, "--window is not a power of two");
 		break;
 	case 'r':
 		rc = parse_number("--runs", text, 1, MAX_RUNS, &n);
@@ -124,7 +124,7 @@ static int parse_option(struct bench *b, struct sizes *sizes, int opt, char *tex
 	case 'c':
 		rc = parse_number("--calls", text, 1, BLOCK_CHUNKS, &p->calls);
 		if (!rc && p->calls & (p->calls - 1))
-			rc = refuse(-1, "--calls: not a power of two");
+			rc = refuse(-1, "--calls is not a power of two");
 		break;
 	case 'p':
 		p->progress = 1;
@@ -158,7 +158,7 @@ static int parse(struct bench *b, struct sizes *sizes, int argc, char **argv)
 			fputs(b->what->usage, stderr);
 			return -1;
 		}
-	return optind < argc ? refuse(-1, "%s: not an option\n%s", argv[optind], b->what->usage) : 0;
+	return optind < argc ? refuse(-1, "unexpected argument '%s'\n%s", argv[optind], b->what->usage) : 0;
 }
 
 int main(int argc, char **argv)

@@ -212,7 +212,7 @@ def table(results):
     if m:
         out.append(f"{m['cpu']}, {m['cpus']} CPUs, Linux {m['kernel']}, {m['date']}")
         if m["quick"]:
-            out.append("a quick run: its figures are worth nothing")
+            out.append("a quick run, whose figures are not valid")
     lines = [("target", "required", "measured", "quartiles", "", "where"), *rows(results)]
     widths = [max(len(row[i]) for row in lines) for i in range(5)]
     out += ["  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[5]]).rstrip() for row in lines]

@@ -18,11 +18,11 @@ WRONG = [
     ("[datapath]", None),
     ("port = 70000", "port: '70000' is not a number from 1 to 65535"),
     ("mode = native", "'mode' is not a key of this section; the keys are port, slots, group, cpus, cpu-queue, pin$"),
-    ("group = no-such-group", "group: group 'no-such-group' does not exist"),
+    ("group = no-such-group", "group: the Unix group 'no-such-group' does not exist"),
     ("  slots=1024   ; a comment", None),
     ("[interface eth0]", None),
     ("mode = hw", "mode: 'hw' is not native or skb"),
-    ("mode = skb", "mode: is given twice, first in line 9"),
+    ("mode = skb", "mode is given twice, first in line 9"),
     ("[interface eth0]", "interface eth0 is given twice, first in line 8"),
     ("anything = goes", None),	# in a refused section
     ("[interface " + "x" * 16 + "]", "is not an interface's name"),
@@ -37,7 +37,7 @@ WRONG = [
     ("[job 7]", "job 7 is given twice, first in line 15"),
     ("[job 64]", "job: '64' is not a number from 0 to 63"),
     ("[job 8]", "job 8: workers is missing"),
-    ("[job 9]", "job 9: 160 elements a frame; a multiple of 32 up to 128"),
+    ("[job 9]", "job 9: 160 elements a frame are not supported; give a multiple of 32 up to 128"),
     ("format = fp64", None),
     ("mode = exact", None),
     ("elements = 160", None),
@@ -45,15 +45,15 @@ WRONG = [
     ("[job 10]", None),
     ("window = 1024", None),
     ("workers = 10.0.0.11", None),
-    ("[job 11]", "job 11: window 64 needs 128 of 2048 slot entries, 2048 are taken"),
+    ("[job 11]", "job 11: window 64 needs 128 of 2048 slot entries, but 2048 are taken"),
     ("workers = 10.0.0.11", None),
     ("[job 12", "this is not a section"),
     ("[jobs 12]", r"\[jobs\] is not a section"),
     ("[job 13]", None),
-    ("token =", "token: has no value"),
+    ("token =", "token has no value"),
     ("workers = 10.0.0.11", None),
     ("[job 14]", None),
-    ("token = 0", "token: 0 means no token; leave it out, or give another$"),
+    ("token = 0", "token: 0 means no token; leave this option out, or give another token$"),
     ("workers = 10.0.0.11", None),
 ]
 
@@ -89,8 +89,8 @@ def test_right(tmp_path):
 def test_what_takes_the_whole_file(tmp_path):
     lines = check(tmp_path, JOB + "ports = 16\n[interface eth0]\nmode = skb\n[datapath]\ncpus = 0\nport = 65521\n")[2]
     assert len(lines) == 2
-    assert lines[0].endswith("f.conf:4: mode: must be native, because [datapath] sets cpus")
-    assert lines[1].endswith("f.conf:1: job 7: 16 ports from 65521 on; the last port is 65535")
+    assert lines[0].endswith("f.conf:4: mode must be native, because [datapath] sets cpus")
+    assert lines[1].endswith("f.conf:1: job 7: 16 ports from 65521 on would end above 65535; load with a lower --port, or give fewer --ports")
 
 
 @pytest.mark.parametrize("line", ["networks = 192.168.100.1000", "networks = 10.0.0.0/8,192.168.100.1000/24", "networks = 10.0.0.1" + "0" * 80,
@@ -104,8 +104,8 @@ def test_what_is_too_long_is_not_cut(tmp_path, line):
 def test_no_file(tmp_path):
     """If the file is a pipe, it is refused at once, without waiting for a writer."""
     os.mkfifo(tmp_path / "pipe")
-    for path, says in ((tmp_path / "pipe", ": is a pipe; the configuration must be a regular file"), (tmp_path, ": read: Is a directory"),
-                       ("/dev/zero", ": is not a text file of less than 1048576 bytes")):
+    for path, says in ((tmp_path / "pipe", " is a pipe; the configuration must be a regular file"), (tmp_path, ": read: Is a directory"),
+                       ("/dev/zero", " is not a text file of less than 1048576 bytes")):
         p = subprocess.run([FPISA, "config", "check", path], text=True, capture_output=True, timeout=20)
         assert p.returncode == 1 and f"fpisa: {path}{says}" in p.stderr, p
 
@@ -117,7 +117,7 @@ def test_not_there_now(tmp_path):
     p = subprocess.run([FPISA, "config", "check", path], text=True, capture_output=True, timeout=60)
     assert p.returncode == 0 and "no errors" in p.stdout, p
     said = p.stderr.splitlines()
-    assert f"fpisa: warning: {path}:2: nosuch0: no such interface here now" in said
+    assert f"fpisa: warning: {path}:2: nosuch0: no such interface on this machine now" in said
     assert f"fpisa: warning: {path}:3: nosuch1: no such interface; see ip link" in said
 
 

@@ -71,7 +71,7 @@ def test_each_option_is_taken(verbs):
 def test_each_verb_takes_an_option_once_and_whole(verbs):
     """Each verb accepts --help and prints its whole help once. An unknown option stops a verb before it acts."""
     for v in verbs.values():
-        for words, says in (("--verbose --verbose", "--verbose: is given twice"),
+        for words, says in (("--verbose --verbose", "--verbose is given twice"),
                             ("--verbo", "unrecognized option '--verbo'; did you mean --verbose?")):
             p = subprocess.run([FPISA, *v.name.split(), *words.split(), "--no-such-option"], text=True, capture_output=True)
             assert p.returncode == 2 and not p.stdout and p.stderr.splitlines()[0] == "fpisa: " + says, (v.name, p)

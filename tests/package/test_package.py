@@ -320,13 +320,13 @@ def test_restart_and_upgrade_under_traffic(root, lab):
             f.write(CONFIG.format(",".join(net.addresses), ADDRESS))
         start, = root.unit("ExecStart")
         reload_, = root.unit("ExecReload")
-        assert run(*start).splitlines() == ["p0: loaded", "p1: loaded", "job 7: made"]
+        assert run(*start).splitlines() == ["p0: loaded", "p1: loaded", "job 7: created"]
         procs = [w.spawn("chroot", root.path, "/tmp/worker", ADDRESS, "7", "/tmp/stop") for w in net.worker]
         results = lambda: int(re.search(r'"v_result": (\d+)', run("fpisa", "stats", "7", "--json"))[1])	# noqa: E731
         generation = lambda: re.search(r'"generation": (\d+)', run("fpisa", "job", "list", "--json"))[1]  # noqa: E731
         wait_until("sums", lambda: results() > 100)
         before = generation()
-        goes_on = ["p0: is loaded already", "p1: is loaded already", "job 7: runs already, with ranks 0,1"]
+        goes_on = ["p0: already loaded", "p1: already loaded", "job 7: already running, with ranks 0,1"]
 
         def traffic_goes_on():
             now = results()

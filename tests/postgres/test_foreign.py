@@ -300,7 +300,7 @@ def test_keys(far, server, workers):
         assert "user mapping not found" in fails(server, be + "SELECT * FROM sales", "far")
         far(be + f"CREATE USER MAPPING FOR somebody SERVER far OPTIONS (key '{key}')")
         said = fails(server, be + "SELECT * FROM sales", "far")
-        assert f"refuses key {key.rsplit(':', 1)[0]}: that line must be in its key file" in said and "no key in common" in said
+        assert f"refuses key {key.rsplit(':', 1)[0]}; that line must be in the worker's key file" in said and "no key in common" in said
         far(be + f"ALTER USER MAPPING FOR somebody SERVER far OPTIONS (SET key '{workers.key}')")
         assert far(be + "SELECT count(*) FROM sales") == [("5",)]
         assert far(be + "SELECT umoptions FROM pg_user_mappings WHERE usename = 'postgres'") == [("",)]

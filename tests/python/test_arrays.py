@@ -206,7 +206,7 @@ CASES = [
     (ValueError, "op is 'mean'; it must be one of sum, min", (ONES, "mean"), {}),
     (ValueError, "tag is -1", (ONES,), {"tag": -1}),
     (TypeError, "tag is 1.5", (ONES,), {"tag": 1.5}),
-    (fpisa.InvalidCall, "the values are float64, the job's are float32", (np.ones(4),), {}),
+    (fpisa.InvalidCall, "the values are float64, but the job's are float32", (np.ones(4),), {}),
     (fpisa.InvalidCall, "factor", (ONES, "scale"), {"factor": 0.0}),
     (fpisa.InvalidCall, "send and recv overlap", (EIGHT[:4],), {"out": EIGHT[2:6]}),
 ]
@@ -228,7 +228,7 @@ def test_what_no_call_can_have():
     ("mode is 'fast'; it must be one of default, fpisa,", {"mode": "fast"}),
     ("type is 'float128'", {"type": "float128"}),
     ("workers", {"workers": 0}),
-    ("65 workers, 256 elements; at most 64", {"workers": 65}),
+    ("65 workers with 256 elements are not supported; give at most 64", {"workers": 65}),
     ("window is -1", {"window": -1}),
 ])
 def test_what_no_aggregator_has(message, options):

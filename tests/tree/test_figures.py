@@ -199,8 +199,8 @@ def test_take_beside_others(place):
 
 @pytest.mark.parametrize("lines, said", [
     (results(1, quick=True), "a quick run"),
-    ([x for x in results(1) if x.get("contender") != "gloo"], "without small.gloo"),
-    ([x for x in results(1) if x["bench"] != "steer"], "without steer.256, steer.832")])
+    ([x for x in results(1) if x.get("contender") != "gloo"], "lacks small.gloo"),
+    ([x for x in results(1) if x["bench"] != "steer"], "lacks steer.256, steer.832")])
 def test_take_refuses(place, lines, said):
     with pytest.raises(SystemExit, match=said):
         readme.take(place(lines), False)

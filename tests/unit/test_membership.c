@@ -1344,7 +1344,7 @@ static void groups_that_do_not_end(void **state)
 		join(w, call(w, i, 1, "key"), "train", 0, 2);
 		if (w->of[i].hung_up) {
 			assert_refused(&w->of[i], FPISA_MANAGER_R_quota,
-				       "4 groups that some ranks have left or died in");
+				       "4 groups in which some ranks have left or died");
 			continue;
 		}
 		made++;

@@ -76,9 +76,9 @@ static void give_up(uint64_t before, bool chown)
 	EXPECT(!privilege_drop());
 	EXPECT(!status("CapEff:", 16) && !status("CapPrm:", 16));
 	EXPECT(privilege_check(PRIVILEGE_LOAD, "load") < 0);
-	EXPECT(!strcmp(said, "load: no privilege: run as root, or with CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON"));
+	EXPECT(!strcmp(said, "load: no privilege; run as root, or with CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON"));
 	EXPECT(privilege_check(PRIVILEGE_LOOK, "job shrink") < 0);
-	EXPECT(!strcmp(said, "job shrink: no privilege: run as root, or with CAP_SYS_ADMIN"));
+	EXPECT(!strcmp(said, "job shrink: no privilege; run as root, or with CAP_SYS_ADMIN"));
 	_exit(0);
 }
 

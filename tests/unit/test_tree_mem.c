@@ -307,7 +307,7 @@ static void missing_elsewhere(void **state)
 	fill(&t, &rng);
 	run_all(&t, 3);
 	assert_int_equal(t.member[0].rc, -ETIMEDOUT);
-	assert_non_null(strstr(t.member[0].error, "all ranks of this leaf of the tree joined, others did not"));
+	assert_non_null(strstr(t.member[0].error, "all ranks of this leaf of the tree joined, but others did not"));
 	assert_non_null(strstr(t.member[2].error, "rank 1 did not join"));
 	fell(&t);
 }
@@ -388,7 +388,7 @@ static void refusals(void **state)
 	assert_int_equal(fpisa_mem_set_parent(NULL, root, 0), -EINVAL);
 	assert_int_equal(fpisa_mem_set_parent(leaf, NULL, 0), -EINVAL);
 	assert_int_equal(fpisa_mem_set_parent(leaf, flat, 0), -EINVAL);
-	assert_non_null(strstr(fpisa_error(), "not for leaves"));
+	assert_non_null(strstr(fpisa_error(), "does not accept leaves"));
 	assert_int_equal(fpisa_mem_set_parent(leaf, root, 2), -EINVAL);
 	assert_int_equal(fpisa_mem_set_parent(other, root, 0), -EINVAL);
 	assert_non_null(strstr(fpisa_error(), "differ"));

@@ -448,7 +448,8 @@ static void silent_about_a_chunk(void **state)
 	assert_int_equal(fpisa_missing(f), 0);
 	assert_non_null(strstr(
 		fpisa_error(),
-		"the aggregator did not answer for chunk 3 of call 0 in 1000 ms; its last answer to another came "));
+		"the aggregator did not answer for chunk 3 of call 0 in 1000 ms; its last answer for another chunk "
+		"came "));
 	fpisa_close(f);
 	stop_server(&s);
 }

@@ -32,7 +32,7 @@ int next_option(int argc, char **argv, const struct option *options)
 		return '?';
 	}
 	if (seen >> index & 1) {
-		refuse(BAD_USAGE, "--%s: is given twice", options[index].name);
+		refuse(BAD_USAGE, "--%s is given twice", options[index].name);
 		return '?';
 	}
 	seen |= 1ull << index;
@@ -44,7 +44,7 @@ int common_option(struct common *c, int opt)
 	switch (opt) {
 	case OPT_PIN:
 		c->pin = optarg;
-		return *optarg ? 0 : refuse(BAD_USAGE, "--pin: name is empty");
+		return *optarg ? 0 : refuse(BAD_USAGE, "--pin: the name is empty; give a directory");
 	case OPT_JSON:
 		c->json = true;
 		return 0;
@@ -190,6 +190,6 @@ int parse_machine(const char *what, const char *s, __be32 *out)
 	int err = parse_address(what, s, out);
 
 	if (!err && !is_machine(*out))
-		err = refuse(BAD_USAGE, "%s: %s is not the address of a machine", what, s);
+		err = refuse(BAD_USAGE, "%s: %s is not the address of a host", what, s);
 	return err;
 }

@@ -36,8 +36,8 @@ static int look_at_default(struct config *c)
 		at->active = datapath_job_fit(jobs, FPISA_DEFAULT_SLOTS, at);
 		config_at(c, j->line, place);
 		if (!at->active)
-			warning("job %u: does not fit the default of %d slots; unless more are loaded, set slots = N "
-				"in [datapath]",
+			warning("job %u does not fit the default of %d slots; set slots = N in [datapath], unless "
+				"more are loaded",
 				j->number, FPISA_DEFAULT_SLOTS);
 	}
 	report_at(NULL);
@@ -57,7 +57,7 @@ int config_look(struct config *c, bool draft)
 		if (if_nametoindex(f->name))
 			continue;
 		if (draft)
-			warning("%s: no such interface here now", f->name);
+			warning("%s: no such interface on this machine now", f->name);
 		else
 			errors += !!refuse(-ENODEV, "%s: no such interface; see ip link", f->name);
 	}
@@ -85,16 +85,19 @@ static int check_datapath(const struct config *c, const struct datapath *dp)
 	struct stat st;
 
 	if (c->load.port && c->load.port != port)
-		return refuse(-EEXIST, "port: the datapath runs with %u; fpisa unload, then fpisa config apply", port);
+		return refuse(-EEXIST, "port: the loaded datapath has port %u; fpisa unload, then fpisa config apply",
+			      port);
 	if (c->load.slots && c->load.slots != dp->slots_n)
-		return refuse(-EEXIST, "slots: the datapath runs with %u; fpisa unload, then fpisa config apply",
+		return refuse(-EEXIST, "slots: the loaded datapath has %u slots; fpisa unload, then fpisa config apply",
 			      dp->slots_n);
 	if (c->load.group != DATAPATH_NO_GROUP && (stat(dp->pin, &st) || st.st_gid != c->load.group))
-		return refuse(-EEXIST,
-			      "group: the datapath runs with another group; fpisa unload, then fpisa config apply");
+		return refuse(
+			-EEXIST,
+			"group: the loaded datapath belongs to another group; fpisa unload, then fpisa config apply");
 	if (want->cpus && (want->cpus != now->cpus || memcmp(want->cpu, now->cpu, sizeof(want->cpu)) ||
 			   (want->queue && want->queue != now->queue)))
-		return refuse(-EEXIST, "cpus: the datapath runs with other CPUs; fpisa unload, then fpisa config apply");
+		return refuse(-EEXIST,
+			      "cpus: the loaded datapath sums on other CPUs; fpisa unload, then fpisa config apply");
 	return 0;
 }
 
@@ -114,8 +117,9 @@ static int look_at_interface(const struct datapath *dp, const char *pin, struct 
 	if (got < 0)
 		return fail(got, NULL, "%s: query XDP", i->place);
 	if (got && now.mode != i->load.mode)
-		return refuse(-EEXIST, "%s: runs in mode %s; fpisa unload %s, then fpisa config apply", i->place,
-			      name_of(xdp_mode_names, now.mode), i->place);
+		return refuse(-EEXIST,
+			      "%s: the loaded datapath runs in mode %s; fpisa unload %s, then fpisa config apply",
+			      i->place, name_of(xdp_mode_names, now.mode), i->place);
 	if (!got && now.program.id)
 		return datapath_refuse_program(i->place, &now, pin);
 	i->runs = got;
@@ -188,7 +192,7 @@ static int check_devices(const struct datapath *dp, const struct config_job *j, 
 		if (s->dev[r] && !has_port(dp, j->number, now, r, s->ifindex[r]))
 			return refuse(
 				-EEXIST,
-				"job %u: does not reach rank %u through %s; fpisa job del %u, then fpisa config apply",
+				"job %u does not reach rank %u through %s; fpisa job del %u, then fpisa config apply",
 				j->number, r, s->dev[r], j->number);
 	}
 	for (__u32 k = 0; all && k < now->workers; k++) {
@@ -197,11 +201,10 @@ static int check_devices(const struct datapath *dp, const struct config_job *j, 
 		for (__u32 r = 0; !named && r < now->workers; r++)
 			named = now->live >> r & 1 && s->ifindex[r] == port;
 		if (!named)
-			return refuse(
-				-EEXIST,
-				"job %u: sends results to an interface that no rank is behind; fpisa job del %u, then "
-				"fpisa config apply",
-				j->number, j->number);
+			return refuse(-EEXIST,
+				      "job %u sends results to an interface that leads to no rank; fpisa job del %u, then "
+				      "fpisa config apply",
+				      j->number, j->number);
 	}
 	return 0;
 }
@@ -222,15 +225,16 @@ static int look_at_job(const struct datapath *dp, struct config_job *j, struct f
 		return err;
 	}
 	if (!datapath_job_here(dp, j->number))
-		return refuse(-EEXIST,
-			      "job %u: was made in another network namespace; run fpisa config apply there, or take "
-			      "another number",
-			      j->number);
+		return refuse(
+			-EEXIST,
+			"job %u was made in another network namespace; run fpisa config apply there, or take another "
+			"number",
+			j->number);
 	j->runs = true;
 	if (!same_parameters(now, want))
 		return refuse(-EEXIST,
-			      "job %u: runs with other parameters, see fpisa job show %u; fpisa job del %u, "
-			      "then fpisa config apply",
+			      "job %u runs with other parameters, see fpisa job show %u; fpisa job del %u, then fpisa "
+			      "config apply",
 			      j->number, j->number, j->number);
 	return check_alive(dp, j->number, now) ?: check_devices(dp, j, now);
 }
@@ -342,14 +346,14 @@ static void report(const struct config *c, const struct datapath *dp)
 	char left[RANKS_LEN];
 
 	for (int i = 0; i < c->interfaces; i++)
-		printf("%s: %s\n", c->interface[i].name, c->interface[i].runs ? "is loaded already" : "loaded");
+		printf("%s: %s\n", c->interface[i].name, c->interface[i].runs ? "already loaded" : "loaded");
 	for (int i = 0; i < c->jobs; i++) {
 		__u32 n = c->job[i].number;
 
 		if (c->job[i].runs)
-			printf("job %u: runs already, with ranks %s\n", n, ranks_text(dp->jobs[n].live, left));
+			printf("job %u: already running, with ranks %s\n", n, ranks_text(dp->jobs[n].live, left));
 		else
-			printf("job %u: made\n", n);
+			printf("job %u: created\n", n);
 	}
 }
 

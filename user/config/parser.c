@@ -132,10 +132,10 @@ static int read_key(struct reader *r, char *name, char *value)
 		return refuse_key(r->section, name);
 	line = &r->key_line[o - table(r->section)];
 	if (*line)
-		return refuse(-EINVAL, "%s: is given twice, first in line %d", name, *line);
+		return refuse(-EINVAL, "%s is given twice, first in line %d", name, *line);
 	*line = r->line;
 	if (!*value)
-		return refuse(-EINVAL, "%s: has no value", name);
+		return refuse(-EINVAL, "%s has no value", name);
 	return take(r, o, value);
 }
 
@@ -257,7 +257,8 @@ static int begin_section(struct reader *r, char *name)
 	r->section = SKIPPED;
 	if (!*end || end[1])
 		return refuse(-EINVAL,
-			      "this is not a section; use [datapath], [interface DEV], [job N], [manager] or [key NAME]");
+			      "this is not a section; use [datapath], [interface DEV], [job N], [manager] or [key "
+			      "NAME]");
 	*end = 0;
 	name += strspn(name, " \t");
 	kind = strsep(&name, " \t");
@@ -329,11 +330,11 @@ static int open_text(const char *file)
 	struct stat st;
 
 	if (fd < 0)
-		return fail(-errno, "write one, see fpisa(8), or name another", "%s", file);
+		return fail(-errno, "write this file, see fpisa(8), or name another file", "%s", file);
 	if (fstat(fd, &st))
 		err = fail(-errno, NULL, "%s", file);
 	else if (S_ISFIFO(st.st_mode))
-		err = refuse(-EINVAL, "%s: is a pipe; the configuration must be a regular file", file);
+		err = refuse(-EINVAL, "%s is a pipe; the configuration must be a regular file", file);
 	if (err)
 		close(fd);
 	return err ?: fd;
@@ -352,7 +353,7 @@ static int read_text(struct config *c)
 	if (got < 0)
 		err = fail(-errno, NULL, "%s: read", c->file);
 	else if (n == MAX_BYTES || memchr(c->text, 0, n))
-		err = refuse(-EINVAL, "%s: is not a text file of less than %d bytes", c->file, MAX_BYTES);
+		err = refuse(-EINVAL, "%s is not a text file of less than %d bytes", c->file, MAX_BYTES);
 	close(fd);
 	return err;
 }
@@ -399,7 +400,7 @@ static void end_file(struct reader *r)
 	for (int i = 0; c->load.steering.cpus && i < c->interfaces; i++) {
 		at(r, c->interface[i].line);
 		if (c->interface[i].load.mode != DATAPATH_NATIVE)
-			r->errors += !!refuse(-EINVAL, "mode: must be native, because [datapath] sets cpus");
+			r->errors += !!refuse(-EINVAL, "mode must be native, because [datapath] sets cpus");
 	}
 	for (int i = 0; i < c->jobs; i++) {
 		at(r, c->job[i].line);

@@ -92,8 +92,8 @@ static int set_port(__u32 job, int ports, __u32 key, __u32 ifindex, int prog_fd)
 	struct bpf_devmap_val val = {.ifindex = ifindex, .bpf_prog.fd = prog_fd};
 
 	if (bpf_map_update_elem(ports, &key, &val, BPF_ANY))
-		return fail(-errno, "was it made in this network namespace?", "job %u: add interface %u as a port", job,
-			    ifindex);
+		return fail(-errno, "was the job created in this network namespace?",
+			    "job %u: add interface %u as a port", job, ifindex);
 	return 0;
 }
 

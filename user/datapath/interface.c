@@ -39,7 +39,7 @@ int find_interfaces(char *const *devs, int n, __u32 ifindex[DATAPATH_MAX_INTERFA
 			return refuse(-ENODEV, "%s: no such interface; see ip link", *devs[i] ? devs[i] : "''");
 		for (int k = 0; k < i; k++)
 			if (ifindex[k] == ifindex[i])
-				return refuse(-EINVAL, "%s: named twice", devs[i]);
+				return refuse(-EINVAL, "%s is named twice; name each interface once", devs[i]);
 	}
 	return 0;
 }
@@ -75,7 +75,7 @@ int interface_attach(const char *dev, __u32 ifindex, int prog_fd, enum datapath_
 	if (err == -EPERM)
 		hint = "; run as root";
 	else if (err == -EEXIST)
-		hint = "; take off the other program first, which may be in another network namespace";
+		hint = "; detach the other program first, in its own network namespace if need be";
 	else if (mode == DATAPATH_NATIVE)
 		hint = err == -EOPNOTSUPP ? "; try --mode skb" :
 					    "; try --mode skb, or a smaller MTU on both ends of the link";
@@ -178,8 +178,8 @@ int interface_check_above(const char *dev, __u32 ifindex, const char *what, cons
 	if (!i.program.id)
 		return 0;
 	datapath_off(&i, dir, off);
-	return refuse(-EBUSY, "%s: %s XDP: %s, above it, has a program (%s, id %u); %s first", dev, what, i.name,
-		      i.program.name, i.program.id, off);
+	return refuse(-EBUSY, "%s: %s XDP: %s, above it, has a program (%s, id %u); %s first", dev, what,
+		      i.name, i.program.name, i.program.id, off);
 }
 
 int interfaces_each(__u32 jobs_id, __u32 entry,
@@ -336,17 +336,17 @@ int datapath_refuse_program(const char *dev, const struct datapath_interface *i,
 		return refuse(-EBUSY, "%s: another XDP program is attached (%s, id %u); ip link set dev %s xdp%s off",
 			      dev, i->program.name, i->program.id, dev, generic);
 	if (datapath_home(i->ifindex, dir, home))
-		return refuse(-EBUSY,
-			      "%s: runs the datapath that is pinned in %s: give --pin %s, or fpisa unload %s --pin %s "
-			      "first",
-			      dev, home, home, dev, home);
+		return refuse(
+			-EBUSY,
+			"%s runs the datapath that is pinned in %s; give --pin %s, or fpisa unload %s --pin %s first",
+			dev, home, home, dev, home);
 	n = datapath_jobs_on(i);
 	if (n)
 		snprintf(jobs, sizeof(jobs),
 			 n < 0 ? ", which ends its jobs if it has any" : ", which ends its jobs, %d", n);
 	return refuse(-EBUSY,
-		      "%s: another XDP program is attached (%s, id %u, not pinned in %s: give its --pin, unless ip "
-		      "-n or ip netns exec lost its pins); ip link set dev %s xdp%s off%s",
+		      "%s: another XDP program is attached (%s, id %u, not pinned in %s); give the --pin of its datapath, "
+		      "or, if ip -n or ip netns exec lost its pins, ip link set dev %s xdp%s off%s",
 		      dev, i->program.name, i->program.id, dir, dev, generic, jobs);
 }
 

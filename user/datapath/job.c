@@ -148,7 +148,7 @@ static int refuse_taken(__u32 number, bool wants_query, bool is_query)
 	const char *is = is_query ? "query" : "job";
 
 	if (wants_query == is_query)
-		return refuse(-EEXIST, "%s %u: exists already; fpisa %s del %u, or take another number", is, number, is,
+		return refuse(-EEXIST, "%s %u exists already; fpisa %s del %u, or take another number", is, number, is,
 			      number);
 	return refuse(
 		-EEXIST,
@@ -271,10 +271,11 @@ static int refuse_group(struct datapath *dp, __u32 job, const struct fpisa_job *
 
 	if (err || !group[0])
 		return err;
-	return refuse(-EPERM,
-		      "job %u: it belongs to group %s, whose sums need all ranks; end the rank's process, which tells the "
-		      "other ranks, or fpisa group kill %s",
-		      job, group, group);
+	return refuse(
+		-EPERM,
+		"job %u belongs to group %s, whose sums need all ranks; end the rank's process, which tells the other "
+		"ranks, or fpisa group kill %s",
+		job, group, group);
 }
 
 int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live)
@@ -290,7 +291,7 @@ int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live
 	if (err)
 		goto out;
 	if (ranks & ~j.live) {
-		err = refuse(-ENOENT, "job %u: not among the live ranks: %s; see fpisa job show %u", job,
+		err = refuse(-ENOENT, "job %u: ranks that are not live: %s; see fpisa job show %u", job,
 			     ranks_text(ranks & ~j.live, text), job);
 		goto out;
 	}

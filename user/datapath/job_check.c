@@ -22,10 +22,11 @@ int datapath_members_check(__u32 job, const struct fpisa_job *j)
 				return refuse(-EINVAL, "%s %u: ranks %u and %u are both %s:%u; give each its own port",
 					      is, job, k, r, a, ntohs(j->rank[r].port));
 		if (j->fanout == FPISA_FANOUT_MULTICAST && j->rank[r].port != j->group_port)
-			return refuse(-EINVAL,
-				      "job %u: multicast needs one UDP port for all, rank %u has %u and rank 0 has %u; "
-				      "try --fanout unicast",
-				      job, r, ntohs(j->rank[r].port), ntohs(j->group_port));
+			return refuse(
+				-EINVAL,
+				"job %u: multicast needs the same UDP port at all ranks, but rank %u has %u and rank "
+				"0 has %u; try --fanout unicast",
+				job, r, ntohs(j->rank[r].port), ntohs(j->group_port));
 		if (j->rank[r].addr == j->address && (fpisa_is_query(j) || j->rank[r].port == htons(FPISA_PORT)))
 			return refuse(
 				-EINVAL,
@@ -45,7 +46,8 @@ static int check(__u32 job, const struct fpisa_job *j)
 	if (job >= FPISA_MAX_JOBS)
 		return refuse(-EINVAL, "job %u: job numbers are 0 to %d", job, FPISA_MAX_JOBS - 1);
 	if (!j->workers || j->workers > FPISA_MAX_WORKERS)
-		return refuse(-EINVAL, "job %u: %u workers; 1 to %d are possible", job, j->workers, FPISA_MAX_WORKERS);
+		return refuse(-EINVAL, "job %u: %u workers are not supported; give 1 to %d", job, j->workers,
+			      FPISA_MAX_WORKERS);
 	if (f.integer && j->mode != FPISA_MODE_FPISA)
 		return refuse(-EINVAL, "job %u: int32 does not have modes; leave --mode out", job);
 	if (f.integer && j->rounding == FPISA_ROUND_NEAREST)
@@ -64,20 +66,22 @@ static int check(__u32 job, const struct fpisa_job *j)
 			      job);
 	if (j->mode != FPISA_MODE_FPISA_A && j->mode != FPISA_MODE_EXACT && !f.integer &&
 	    j->workers > 1ull << fpisa_headroom(f))
-		return refuse(-EINVAL, "job %u: %u workers overflow the headroom of %d bits; at most %llu", job,
+		return refuse(-EINVAL, "job %u: %u workers overflow the headroom of %d bits; give at most %llu", job,
 			      j->workers, fpisa_headroom(f), 1ull << fpisa_headroom(f));
 	if (!fpisa_elements_valid(j->elements, fpisa_max_elements(f, j->mode)))
-		return refuse(-EINVAL, "job %u: %u elements a frame; a multiple of %d up to %u is possible", job,
-			      j->elements, FPISA_BLOCK, fpisa_max_elements(f, j->mode));
+		return refuse(-EINVAL, "job %u: %u elements a frame are not supported; give a multiple of %d up to %u",
+			      job, j->elements, FPISA_BLOCK, fpisa_max_elements(f, j->mode));
 	if (!fpisa_window_valid(j->window))
-		return refuse(-EINVAL, "job %u: window %u; a power of two up to %d is possible", job, j->window,
-			      FPISA_MAX_WINDOW);
+		return refuse(-EINVAL, "job %u: window %u is not supported; give a power of two up to %d", job,
+			      j->window, FPISA_MAX_WINDOW);
 	if (j->ports & (j->ports - 1) || j->ports > FPISA_MAX_PORTS)
-		return refuse(-EINVAL, "job %u: %u ports; a power of two up to %d is possible", job, j->ports,
-			      FPISA_MAX_PORTS);
+		return refuse(-EINVAL, "job %u: %u ports are not supported; give a power of two up to %d", job,
+			      j->ports, FPISA_MAX_PORTS);
 	if (j->ports > j->window)
-		return refuse(-EINVAL, "job %u: %u ports for a window of %u slots; at most --ports %u", job, j->ports,
-			      j->window, j->window);
+		return refuse(-EINVAL,
+			      "job %u: %u ports are too many for a window of %u slots; give at most --ports "
+			      "%u",
+			      job, j->ports, j->window, j->window);
 	return datapath_members_check(job, j);
 }
 
@@ -171,7 +175,7 @@ int datapath_job_place(const struct fpisa_job *jobs, __u32 slots, __u32 job, str
 
 	if (!datapath_job_fit(jobs, slots, j))
 		return refuse(-ENOSPC,
-			      "job %u: window %u needs %u of %u slot entries%s, %u are taken; load with more than "
+			      "job %u: window %u needs %u of %u slot entries%s, but %u are taken; load with more than "
 			      "--slots %u, delete finished jobs (fpisa job del), or try a smaller --window%s",
 			      job, j->window, need, all, limbs ? " of mode exact" : "", taken_below(jobs, all), slots,
 			      room_text(j, room));
@@ -181,7 +185,10 @@ int datapath_job_place(const struct fpisa_job *jobs, __u32 slots, __u32 job, str
 int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j)
 {
 	if (j->ports > 1 && port + j->ports - 1 > 65535)
-		return refuse(-EINVAL, "job %u: %u ports from %u on; the last port is 65535", job, j->ports, port);
+		return refuse(-EINVAL,
+			      "job %u: %u ports from %u on would end above 65535; load with a lower --port, or give fewer "
+			      "--ports",
+			      job, j->ports, port);
 	/*
 	 * Refuse a rank on this machine with a port of the datapath. Frames to this rank would pass through the
 	 * datapath on lo, and its socket would receive the frames that the datapath passes to the stack.
@@ -191,7 +198,8 @@ int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j)
 
 		if (j->rank[r].addr == j->address && own >= port && own < port + j->ports)
 			return refuse(-EINVAL,
-				      "job %u: rank %u has the aggregator's address and port %u, which the datapath uses; "
+				      "job %u: rank %u has the aggregator's address and port %u, which the datapath "
+				      "uses; "
 				      "give it another port",
 				      job, r, own);
 	}

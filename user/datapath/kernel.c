@@ -192,7 +192,7 @@ static const struct {
 	{"global BPF functions", global_functions, 0},
 	{"BPF atomic operations that return the old value", atomic_op, FETCH_ADD},
 	{"BPF compare-and-swap", atomic_op, CMPXCHG},
-	{"one frame at a time on a CPU (it is PREEMPT_RT)", not_realtime, 0},
+	{"one frame at a time on a CPU (PREEMPT_RT is on)", not_realtime, 0},
 };
 
 int datapath_kernel(char lacks[LACKS_LEN], int *needed)

@@ -55,7 +55,7 @@ static int check_free(const char *dev, __u32 ifindex, __u32 jobs_id, const char 
 	if (got < 0)
 		return fail(got, NULL, "%s: query XDP", dev);
 	if (got)
-		return refuse(-EEXIST, "%s: is loaded already, %s, pinned in %s; fpisa unload %s detaches it", dev,
+		return refuse(-EEXIST, "%s is loaded already, %s, pinned in %s; fpisa unload %s detaches it", dev,
 			      name_of(xdp_mode_names, i.mode), dir, dev);
 	return i.program.id ? datapath_refuse_program(dev, &i, dir) : 0;
 }
@@ -99,7 +99,7 @@ static int check_stack(const char *dev, const __u32 *ifindex, int k, __u32 jobs_
 	for (int j = 0; !err && j < n; j++)
 		if (named_too(&links[found[j]], ifindex, DATAPATH_MAX_INTERFACES))
 			err = refuse(-EINVAL,
-				     "%s: is below %s: load only one of them, because the lower one would take the frames "
+				     "%s is below %s; load only one of them, because the lower one would take the frames "
 				     "and answer through the other",
 				     dev, links[found[j]].name);
 	free(found);
@@ -107,14 +107,13 @@ static int check_stack(const char *dev, const __u32 *ifindex, int k, __u32 jobs_
 	err = err ?: interface_check_above(dev, ifindex[k], "attach", dir);
 	if (!err && interface_stacked(ifindex[k], true, jobs_id, pin_entry(dir), true, &i)) {
 		datapath_off(&i, dir, off);
-		return refuse(-EBUSY, "%s: a datapath is on %s, above it: with both, workers cannot join; %s first",
+		return refuse(-EBUSY, "%s: a datapath is on %s, above it, and workers cannot join with both; %s first",
 			      dev, i.name, off);
 	}
 	if (!err && interface_stacked(ifindex[k], false, jobs_id, pin_entry(dir), true, &i)) {
 		datapath_off(&i, dir, off);
 		return refuse(-EBUSY,
-			      "%s: a datapath is on %s, below it: with both, workers cannot join; %s%s%s%s "
-			      "first",
+			      "%s: a datapath is on %s, below it, and workers cannot join with both; %s%s%s%s first",
 			      dev, i.name, link_answered_below(&at) ? "give that interface for the workers, ADDR@" : "",
 			      link_answered_below(&at) ? i.name : "", link_answered_below(&at) ? ", or " : "", off);
 	}
@@ -151,8 +150,8 @@ static int check_bpffs(const char *dir, const char *where)
 	if (statfs(where, &fs))
 		return fail(-errno, "make it with mkdir on a BPF filesystem", "%s", where);
 	if (fs.f_type != BPF_FS_MAGIC)
-		return refuse(-EINVAL, "%s: not on a BPF filesystem; mount -t bpf bpf /sys/fs/bpf, or --pin DIR on one",
-			      dir);
+		return refuse(-EINVAL,
+			      "%s is not on a BPF filesystem; mount -t bpf bpf /sys/fs/bpf, or --pin DIR on one", dir);
 	return 0;
 }
 
@@ -317,7 +316,7 @@ static int join_loaded(struct loading *l, __u32 port)
 	__u32 now;
 
 	if (fd < 0)
-		return fail(fd, "a program but no maps are pinned there; remove it or take another --pin",
+		return fail(fd, "a program but no maps are pinned there; remove the program, or give another --pin",
 			    "%s/fpisa_control", l->dir);
 	err = map_control(l, fd);
 	close(fd);
@@ -363,8 +362,7 @@ static int check_wishes(struct loading *l, const struct datapath_load *o, const 
 
 	if (o->group != DATAPATH_NO_GROUP && !l->made_dir && l->entry_fd < 0)
 		return refuse(-EEXIST,
-			      "%s: exists already; --group requires a directory that load creates; try "
-			      "--pin DIR",
+			      "%s exists already; --group requires a directory that load creates; try --pin DIR",
 			      l->dir);
 	err = slots_choose(l->dir, o->slots, &l->slots) ?: steering_choose(l->dir, &o->steering, &l->steering);
 	/*

@@ -53,8 +53,8 @@ const char *load_hint(int err)
 {
 	return err == -EPERM || err == -EACCES ? "run as root, outside of a restricted container" :
 	       err == -EMFILE		       ? "raise the limit, ulimit -n 1024" :
-	       err == -ENOMEM		       ? "load with fewer --slots; fpisa load --help says what each takes" :
-						 "--verbose shows more, or fpisa unload what is pinned";
+	       err == -ENOMEM ? "load with fewer --slots; fpisa load --help says how much memory each takes" :
+				"--verbose shows more; fpisa unload removes what is pinned";
 }
 
 const char *reason(int err)

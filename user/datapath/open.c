@@ -81,7 +81,8 @@ static int check_layout(struct datapath *dp)
 		if (bpf_obj_get_info_by_fd(maps[i].fd, &info, &len))
 			return fail(-errno, NULL, "%s: map information", dp->pin);
 		if (info.value_size != maps[i].size)
-			return refuse(-EPROTO, "%s/%s: made by another version of fpisa; fpisa unload, then load again",
+			return refuse(-EPROTO,
+				      "%s/%s was made by another version of fpisa; fpisa unload, then load again",
 				      dp->pin, info.name);
 		if (maps[i].fd == dp->slots_fd)
 			dp->slots_n = info.max_entries / 2;
@@ -220,7 +221,10 @@ int datapath_lock(struct datapath *dp)
 	int err;
 
 	if (dp->read_only)
-		return refuse(-EACCES, "%s: you may read it but not change it; run as its owner", dp->pin);
+		return refuse(-EACCES,
+			      "%s: this user may read the datapath but not change it; run as the owner of this "
+			      "directory",
+			      dp->pin);
 	err = pin_lock(dp->pin, &dp->lock);
 	if (err)
 		return fail(err, NULL, "%s: lock", dp->pin);
@@ -242,11 +246,12 @@ int datapath_job(const struct datapath *dp, __u32 job, struct fpisa_job *out)
 	if (job >= FPISA_MAX_JOBS || !__atomic_load_n(&dp->jobs[job].active, __ATOMIC_ACQUIRE))
 		return refuse(-ENOENT, "job %u: no such job; see fpisa job list", job);
 	if (fpisa_is_query(&dp->jobs[job]))
-		return refuse(-ENOENT, "job %u: is a query; see fpisa query show %u", job, job);
+		return refuse(-ENOENT, "job %u is a query; see fpisa query show %u", job, job);
 	memcpy(out, &dp->jobs[job], sizeof(*out));
 	/* Check the values, because a user who may write the map may write any values. */
 	if (out->workers > FPISA_MAX_WORKERS || out->window > FPISA_MAX_WINDOW)
-		return refuse(-EPROTO, "job %u: its entry in fpisa_jobs is not valid; was it written by hand?", job);
+		return refuse(-EPROTO, "job %u: its entry in fpisa_jobs is not valid; was the entry written by hand?",
+			      job);
 	return 0;
 }
 

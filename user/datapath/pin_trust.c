@@ -24,7 +24,7 @@ static int check_owner(int fd, const struct stat *st, bool last, char why[WHY_LE
 	n = readlink(link, path, sizeof(path) - 1);
 	path[n < 0 ? 1 : n] = 0;
 	if (st->st_uid && st->st_uid != geteuid()) {
-		snprintf(why, WHY_LEN, "%s: belongs to user %u, who can replace what is pinned there; %s%s", path,
+		snprintf(why, WHY_LEN, "%s belongs to user %u, who can replace what is pinned there; %s%s", path,
 			 st->st_uid, last ? "rm -r " : "take another --pin", last ? path : "");
 		return -EPERM;
 	}
@@ -34,7 +34,7 @@ static int check_owner(int fd, const struct stat *st, bool last, char why[WHY_LE
 	 */
 	if (!S_ISLNK(st->st_mode) && st->st_mode & (S_IWGRP | S_IWOTH) && (last || !(st->st_mode & S_ISVTX))) {
 		snprintf(why, WHY_LEN,
-			 "%s: others may write there (mode %04o) and replace what is pinned; chmod go-w %s", path,
+			 "%s: other users may write there (mode %04o) and replace what is pinned; chmod go-w %s", path,
 			 st->st_mode & 07777, path);
 		return -EPERM;
 	}

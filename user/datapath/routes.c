@@ -140,7 +140,7 @@ int routes_assert(const struct datapath *dp, __u32 job, const struct fpisa_job *
 
 	if (any_here(j))
 		err = switch_on(dp, job, FPISA_LO_ACCEPT_LOCAL,
-				"mount /proc/sys writable, or set it on the host: a rank is on this machine");
+				"mount /proc/sys writable, or set this on the host, because a rank is on this machine");
 	if (err || !any_routed(j))
 		return err;
 	err = switch_on(dp, job, FPISA_LO_FORWARDING,
@@ -155,8 +155,8 @@ int routes_assert(const struct datapath *dp, __u32 job, const struct fpisa_job *
 		first = first ?: err;
 	}
 	if (kept)
-		warning("job %u: the kernel does not keep the Ethernet addresses of %d ranks: %s%s; it will ask for "
-			"them when a HELLO arrives, unless a firewall drops its ARP",
+		warning("job %u: the kernel does not keep the Ethernet addresses of %d ranks: %s%s; the kernel will "
+			"ask for them when a HELLO arrives, unless a firewall drops its ARP",
 			job, kept, strerror(-first), first == -ENOBUFS ? ", see net.ipv4.neigh.default.gc_thresh3" : "");
 	return 0;
 }
@@ -253,7 +253,7 @@ static void switch_off(const struct fpisa_control *control)
 			continue;
 		err = set(lo_path[which], '0');
 		if (err)
-			warning("%s: stays 1: %s", lo_path[which], strerror(-err));
+			warning("%s: set to 0: %s", lo_path[which], strerror(-err));
 	}
 }
 
@@ -306,8 +306,8 @@ static void release(const char *dir, __u32 job, const char *what)
 	if (r.jobs_fd >= 0 && !release_here(NULL, &r))
 		netns_others(release_here, &r, &hidden);
 	if (r.err)
-		warning("%s: neighbours stay managed, see ip neigh: %s%s", what, strerror(-r.err),
-			r.err == -EPERM ? "; ending that requires CAP_NET_ADMIN" : "");
+		warning("%s: release managed neighbours, see ip neigh: %s%s", what, strerror(-r.err),
+			r.err == -EPERM ? "; run with CAP_NET_ADMIN" : "");
 	if (r.jobs_fd >= 0)
 		close(r.jobs_fd);
 	if (r.peers_fd >= 0)

@@ -47,12 +47,12 @@ static int find_named(char *const *devs, const __u32 *ifindex, int n, __u32 jobs
 
 		if (!is && strcmp(datapath_place(devs[f->n], DATAPATH_NATIVE, place), devs[f->n]))
 			return refuse(-ENOENT,
-				      "%s: the datapath is not on it, but may be on %s, below it; fpisa unload %s",
+				      "%s: the datapath is not there, but may be on %s, below it; fpisa unload %s",
 				      devs[f->n], place, place);
 		if (is < 0)
 			return fail(is, NULL, "%s: look up its XDP program", devs[f->n]);
 		if (!is)
-			return refuse(-ENOENT, "%s: this datapath is not loaded on it; see fpisa status", devs[f->n]);
+			return refuse(-ENOENT, "%s: this datapath is not loaded there; see fpisa status", devs[f->n]);
 		snprintf(i->name, sizeof(i->name), "%s", devs[f->n]);
 	}
 	return 0;
@@ -131,13 +131,13 @@ static int take_off(const char *dir, const char *pin, char *const *devs, const _
 		return fail(err, NULL, "look into other network namespaces");
 	if (err && none)
 		return refuse(-ENOENT,
-			      "%s: does not run in this network namespace, but on %s of another; %sfpisa "
+			      "%s: the datapath does not run in this network namespace, but on %s of another; %sfpisa "
 			      "unload%s%s",
 			      dir, u->elsewhere.dev, u->elsewhere.enter, pin ? " --pin " : "", pin ?: "");
 	if (!err && none && u->elsewhere.hidden)
 		return refuse(-EPERM,
-			      "%s: does not run in this network namespace, but may run in one that this process "
-			      "cannot inspect; run fpisa unload%s%s with CAP_SYS_PTRACE",
+			      "%s: the datapath does not run in this network namespace, but may run in one that this "
+			      "process cannot inspect; run fpisa unload%s%s with CAP_SYS_PTRACE",
 			      dir, pin ? " --pin " : "", pin ?: "");
 	if (!err && !u->elsewhere.hidden) {
 		routes_release_all(dir);
@@ -193,9 +193,7 @@ int datapath_unload(const char *pin, char *const *devs, int n, struct datapath_u
 		err = -ENOENT;
 	}
 	if (err == -ENOENT)
-		err = refuse(err,
-			     "%s: nothing is loaded, nothing to unload; ip link set dev DEV xdp off detaches other "
-			     "programs",
+		err = refuse(err, "%s: no datapath is loaded; ip link set dev DEV xdp off detaches other programs",
 			     pin ?: DATAPATH_PIN);
 	else if (err)
 		err = fail(err, NULL, "%s", pin ?: DATAPATH_PIN);

@@ -39,7 +39,7 @@ static int get(__u64 *effective)
 	struct __user_cap_data_struct data[2] = {0};
 
 	if (syscall(SYS_capget, &header, data))
-		return fail(-errno, NULL, "capget");
+		return fail(-errno, NULL, "read this process's capabilities");
 	*effective = data[0].effective | (__u64)data[1].effective << 32;
 	return 0;
 }
@@ -50,7 +50,7 @@ static int keep(__u64 mask)
 	struct __user_cap_data_struct data[2] = {0};
 
 	if (syscall(SYS_capget, &header, data))
-		return fail(-errno, NULL, "capget");
+		return fail(-errno, NULL, "read this process's capabilities");
 	for (int i = 0; i < 2; i++) {
 		data[i].permitted &= (__u32)(mask >> (32 * i));
 		data[i].effective &= (__u32)(mask >> (32 * i));
@@ -90,7 +90,7 @@ int privilege_check(enum privilege p, const char *what)
 			strcat(missing, *missing ? ", " : "");
 			strcat(missing, names[i].name);
 		}
-	return *missing ? refuse(-EPERM, "%s: no privilege: run as root, or with %s", what, missing) : 0;
+	return *missing ? refuse(-EPERM, "%s: no privilege; run as root, or with %s", what, missing) : 0;
 }
 
 int privilege_keep_load(bool chown)

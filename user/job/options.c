@@ -199,7 +199,10 @@ static int take_token(const char *what, const char *arg, __u64 *token)
 	int err = parse_hex(what, arg, &n);
 
 	*token = err ? 0 : n;
-	return err ?: !n ? refuse(BAD_USAGE, "%s: 0 means no token; leave it out, or give another", what) : 0;
+	return err ?:
+		       !n ?
+		       refuse(BAD_USAGE, "%s: 0 means no token; leave this option out, or give another token", what) :
+		       0;
 }
 
 int job_option(struct job_spec *s, int opt, char *arg)

@@ -21,7 +21,7 @@ static void warn_of_address(__u32 job, const struct job_spec *s, __u32 rank, __b
 
 	address_text(s->job.address, a);
 	warning("%s %u: its address is %s, that of the route to the first worker, but %s on the route to worker %s; "
-		"see that this worker has a route to %s, or choose another with --address",
+		"check that this worker has a route to %s, or choose another with --address",
 		datapath_noun(&s->job), job, a, address_text(source, other),
 		address_text(s->job.rank[rank].addr, worker), a);
 }
@@ -54,8 +54,8 @@ static int check_address(const struct job_spec *s, __u32 job)
 			if (!s->dev[k])
 				return refuse(
 					-EINVAL,
-					"%s %u: worker %s: name its interface, ADDR@DEV, a port of the VRF that %s is in: the "
-					"datapath does not look for workers in a VRF",
+					"%s %u: worker %s: name its interface, ADDR@DEV, a port of the VRF that %s is "
+					"in; the datapath does not look for workers in a VRF",
 					datapath_noun(&s->job), job, address_text(s->job.rank[k].addr, a),
 					address_text(s->job.address, b));
 		return 0;
@@ -63,7 +63,7 @@ static int check_address(const struct job_spec *s, __u32 job)
 	for (__u32 k = 0; s->foreign_address && k < s->job.workers; k++)
 		if (!s->dev[k])
 			return refuse(-EINVAL,
-				      "%s %u: worker %s: with --foreign-address name its interface, ADDR@DEV: the kernel "
+				      "%s %u: worker %s: with --foreign-address name its interface, ADDR@DEV; the kernel "
 				      "does not look up workers for frames to a foreign address",
 				      datapath_noun(&s->job), job, address_text(s->job.rank[k].addr, a));
 	if (s->foreign_address)
@@ -71,7 +71,7 @@ static int check_address(const struct job_spec *s, __u32 job)
 	address_text(s->job.address, a);
 	return lack(s, -EADDRNOTAVAIL,
 		    "%s %u: %s is not an address of this machine, so no worker reaches it here; ip address add %s/32 dev "
-		    "lo, or give --foreign-address if their frames come here all the same",
+		    "lo, or give --foreign-address if the workers' frames arrive here all the same",
 		    datapath_noun(&s->job), job, a, a);
 }
 
@@ -87,14 +87,12 @@ static int resolve_local(struct job_spec *s, __u32 rank)
 	if (fpisa_is_query(&s->job) || at->port == htons(FPISA_PORT) || s->dev[rank])
 		return refuse(
 			-EINVAL,
-			"worker %s: is an address of this machine; if it is a worker too, give it a port of its own, such as "
-			"%s:%u, and fpisa load lo --mode skb",
+			"worker %s is an address of this machine; if this machine is a worker too, give it a port of "
+			"its own, such as %s:%u, and fpisa load lo --mode skb",
 			a, a, FPISA_PORT + 1);
 	if (s->job.fanout != FPISA_FANOUT_UNICAST)
 		return refuse(-EINVAL,
-			      "worker %s: is this machine, and lo does not carry multicast; give --fanout "
-			      "unicast",
-			      a);
+			      "worker %s is this machine, and lo does not carry multicast; give --fanout unicast", a);
 	s->dev[rank] = (char *)"lo";
 	s->ifindex[rank] = if_nametoindex("lo");
 	s->job.rank[rank].given = 1;
@@ -132,7 +130,7 @@ static int resolve(struct job_spec *s, __u32 job)
 		if (!err && route.local && resolve_local(s, r))
 			return -EINVAL;
 		if (!err && route.broadcast)
-			return refuse(-EINVAL, "worker %s: is the broadcast address of a network; name each machine", a);
+			return refuse(-EINVAL, "worker %s is the broadcast address of a network; name each machine", a);
 		if (warn && r && !route_get(s->job.rank[r].addr, 0, s->ifindex[r], &any) && any.source &&
 		    any.source != s->job.address) {
 			warn_of_address(job, s, r, any.source);
@@ -150,7 +148,7 @@ static int resolve(struct job_spec *s, __u32 job)
 			s->ifindex[r] = route.ifindex;
 		if (!s->job.address && !r && (err || !route.source)) {
 			err = lack(s, -EADDRNOTAVAIL,
-				   "worker %s: no address of this machine towards it; give --address", a);
+				   "worker %s: this machine has no address towards the worker; give --address", a);
 			if (err)
 				return err;
 		}
@@ -212,10 +210,11 @@ static int check_ports(const struct job_spec *s, __u32 job)
 		return refuse(
 			-EMSGSIZE,
 			"job %u: the MTU of %s is %d, too small for any job of this format: the fewest elements, %d, "
-			"make a frame of %u bytes; raise it on both ends of the link",
+			"make a frame of %u bytes; raise the MTU on both ends of the link",
 			job, dev, mtu, FPISA_BLOCK, job_frame_bytes(&least));
-	return refuse(-EMSGSIZE, "job %u: %u elements make a frame of %d bytes, the MTU of %s is %d; try --elements %u",
-		      job, s->job.elements, bytes, dev, mtu, elements_within(s->job, mtu));
+	return refuse(-EMSGSIZE,
+		      "job %u: %u elements make a frame of %d bytes, but the MTU of %s is %d; try --elements %u", job,
+		      s->job.elements, bytes, dev, mtu, elements_within(s->job, mtu));
 }
 
 __u16 job_spec_elements(const struct job_spec *s)
@@ -245,8 +244,8 @@ static void warn_of_master(const struct job_spec *s, __u32 query)
 	for (__u32 r = 0; r < master; r++) {
 		if (link_get(s->ifindex[r], &from) || from.mtu <= to.mtu)
 			continue;
-		warning("query %u: %s, towards the master, has MTU %u, and %s, towards worker %u, has %u: frames of "
-			"that size are lost if none of their rows is pruned; ip link set dev %s mtu %u, at both "
+		warning("query %u: %s, towards the master, has MTU %u, and %s, towards worker %u, has %u; larger "
+			"frames are lost unless enough of their rows are pruned; ip link set dev %s mtu %u, at both "
 			"ends, or let workers send less",
 			query, to.name, to.mtu, from.name, r, from.mtu, to.name, from.mtu);
 		return;
@@ -282,7 +281,7 @@ bool job_native_beside_lo(const struct datapath *dp, const __u32 *ifindex, __u32
 		    !if_indextoname(ifindex[k], dev))
 			continue;
 		snprintf(t->why, sizeof(t->why),
-			 "%s is in native mode, which cannot send to lo: rank %u misses results", dev, r);
+			 "%s is in native mode, which cannot send to lo, so rank %u misses results", dev, r);
 		snprintf(t->fix, sizeof(t->fix), "fpisa unload %s && fpisa load %s --mode skb", dev, dev);
 		return true;
 	}
@@ -311,7 +310,8 @@ void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 jo
 		if (got > 0 && i.mode == DATAPATH_NATIVE)
 			veth_warn(&l, &peer);
 		if (got > 0 && !datapath_is_entry(i.program.name))
-			warning("%s: the wrong program is attached, %s, so %s %u does not receive frames there; ip link set dev %s xdp%s "
+			warning("%s: the wrong program is attached, %s, so %s %u does not receive frames there; ip "
+				"link set dev %s xdp%s "
 				"off, then attach fpisa",
 				dev, i.program.name, datapath_noun(&s->job), job, dev,
 				i.mode == DATAPATH_SKB ? "generic" : "");

@@ -74,7 +74,7 @@ int job_complete(struct fpisa_job *j, __u32 job)
 	if (!j->fanout)
 		j->fanout = j->group || multicast_possible(j) ? FPISA_FANOUT_MULTICAST : FPISA_FANOUT_UNICAST;
 	if (j->fanout == FPISA_FANOUT_UNICAST && j->group)
-		return refuse(BAD_USAGE, "--group: requires multicast; leave --fanout unicast or --group out");
+		return refuse(BAD_USAGE, "--group requires multicast; leave --fanout unicast or --group out");
 	if (j->fanout == FPISA_FANOUT_MULTICAST) {
 		j->group = j->group ?: htonl(GROUP_BASE + job);
 		j->group_port = j->rank[0].port;

@@ -25,8 +25,8 @@ static int take_vlan(struct job_spec *s, __u32 job, __u32 rank)
 	if (s->job.vlan && s->job.vlan != at.vlan)
 		return refuse(
 			-EINVAL,
-			"%s %u: worker %s is in VLAN %u, by %s, but the job's frames have VLAN %u; a job has workers of "
-			"one VLAN, so make another for this worker, or fpisa load %s --mode skb",
+			"%s %u: worker %s is in VLAN %u, by %s, but the job's frames have VLAN %u; a job has workers "
+			"of one VLAN, so make another job for this worker, or fpisa load %s --mode skb",
 			datapath_noun(&s->job), job, address_text(s->job.rank[rank].addr, a), at.vlan, at.name,
 			s->job.vlan, at.name);
 	s->job.vlan = at.vlan;
@@ -72,13 +72,14 @@ static int check_tags(struct job_spec *s, __u32 job)
 		if (strips > 0 && generic)
 			return refuse(
 				-EOPNOTSUPP,
-				"%s %u: %s: VLAN tags are removed before the datapath, which runs in the stack there; %s",
+				"%s %u: %s: VLAN tags are removed before the datapath, which runs in the stack there; "
+				"%s",
 				datapath_noun(&s->job), job, l.name, fix);
 		if (!strips || generic)
 			continue;
 		s->job.stripped = 1;
-		warning("%s %u: %s: VLAN tags %s removed before XDP, so the job takes frames without a tag there, of every "
-			"VLAN; %s, and make it again",
+		warning("%s %u: %s: VLAN tags %s removed before XDP, so the job takes frames without a tag there, of "
+			"every VLAN; %s, and make the job again",
 			datapath_noun(&s->job), job, l.name, strips < 0 ? "may be" : "are", fix);
 	}
 	return 0;
@@ -99,11 +100,11 @@ int job_spec_vlan(struct job_spec *s, __u32 job)
 		bare++;
 	if (!given && bare < s->job.workers) {
 		if_indextoname(s->ifindex[bare], dev);
-		return refuse(
-			-EINVAL,
-			"%s %u: worker %s is behind %s, which has no VLAN, but others are in VLAN %u; a job has workers "
-			"of one VLAN, so make another for this worker, or load the VLAN device with --mode skb",
-			datapath_noun(&s->job), job, address_text(s->job.rank[bare].addr, a), dev, s->job.vlan);
+		return refuse(-EINVAL,
+			      "%s %u: worker %s is behind %s, which has no VLAN, but others are in VLAN %u; a job has "
+			      "workers of one VLAN, so make another job for this worker, or load the VLAN device with "
+			      "--mode skb",
+			      datapath_noun(&s->job), job, address_text(s->job.rank[bare].addr, a), dev, s->job.vlan);
 	}
 	return check_tags(s, job);
 }

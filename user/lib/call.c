@@ -77,7 +77,8 @@ static int check_arrays(const struct fpisa *f, const struct fpisa_call *c, const
 	size_t sent = array_size(f, c->count), received = array_size(f, kept);
 
 	if (c->count > MAX_COUNT || (c->count && !c->send) || (kept && !c->recv))
-		return fpisa_fail(-EINVAL, "count is %zu; it must be in 0..2^40, and both arrays given unless it is 0",
+		return fpisa_fail(-EINVAL,
+				  "count is %zu; it must be in 0..2^40, and unless it is 0 both arrays must be given",
 				  c->count);
 	if (from < to + received && to < from + sent && (to != own || (f->format.shared && kept < c->count)))
 		return fpisa_fail(-EINVAL, "send and recv overlap; %s",
@@ -90,7 +91,7 @@ static int check_arrays(const struct fpisa *f, const struct fpisa_call *c, const
 static int check_call(const struct fpisa *f, const struct fpisa_call *c, uint64_t *operand)
 {
 	if (c->type != f->hello.format)
-		return fpisa_fail(-EINVAL, "%s: job %u: the values are %s, the job's are %s", f->peer, f->job,
+		return fpisa_fail(-EINVAL, "%s: job %u: the values are %s, but the job's are %s", f->peer, f->job,
 				  type_name(c->type), type_name(f->hello.format));
 	if (f->format.shared && c->count % FPISA_BLOCK)
 		return fpisa_fail(-EINVAL, "count is %zu; %d elements share a scale, so give a multiple of it",

@@ -271,7 +271,10 @@ int fpisa_group_refuse_inherited(const struct fpisa_group *g)
 {
 	if (!g->link.inherited)
 		return 0;
-	return fpisa_fail(-ECHILD, "%s: it belongs to the process that joined it, and this is a child", g->link.peer);
+	return fpisa_fail(
+		-ECHILD,
+		"%s: the group belongs to the process that joined it, and this is a child; join in this process",
+		g->link.peer);
 }
 
 int fpisa_group_refuse_inside(const struct fpisa_group *g)
@@ -279,7 +282,8 @@ int fpisa_group_refuse_inside(const struct fpisa_group *g)
 	if (!fpisa_engine_inside(g->engine))
 		return 0;
 	return fpisa_fail(-EBUSY,
-			  "%s: a callback must not wait for a request, because it runs on the thread that moves requests; "
+			  "%s: a callback must not wait for a request, because it runs on the thread that moves "
+			  "requests; "
 			  "wait in another thread",
 			  g->link.peer);
 }

@@ -41,8 +41,8 @@ static int late(struct fpisa *f)
 		return fpisa_unanswered(fpisa_joins_at(f), timeout_ns);
 	return fpisa_fail(
 		-ETIMEDOUT,
-		"%s: the group's first call of this type got no job in %u ms: it is made when all ranks have made "
-		"that call, and some have not",
+		"%s: the group's first call of this type got no job in %u ms, because some ranks have not made that "
+		"call; make it at all ranks",
 		f->peer, ms);
 }
 

@@ -105,26 +105,29 @@ static int no_answer(struct fpisa *f)
 
 	f->missing = missing;
 	if (missing)
-		return fpisa_fail(-ETIMEDOUT, "%s: job %u: %s did not join in %u ms%s", s->peer, s->job,
-				  fpisa_rank_names(names, sizeof(names), missing), ms,
-				  s->local_port ? "; start what does not run, and see `fpisa stats` on the "
-						  "aggregator for what it refuses" :
-						  "");
+		return fpisa_fail(
+			-ETIMEDOUT, "%s: job %u: %s did not join in %u ms%s", s->peer, s->job,
+			fpisa_rank_names(names, sizeof(names), missing), ms,
+			s->local_port ? "; start the ranks that do not run, and see with `fpisa stats` on the aggregator "
+					"which frames it refuses" :
+					"");
 	if (s->joining.above)
-		return fpisa_fail(-ETIMEDOUT,
-				  "%s: job %u: all ranks of this leaf of the tree joined, others did not in %u ms; see "
-				  "fpisa job show on the aggregator's parent",
-				  s->peer, s->job, ms);
+		return fpisa_fail(
+			-ETIMEDOUT,
+			"%s: job %u: all ranks of this leaf of the tree joined, but others did not in %u ms; see "
+			"fpisa job show on the aggregator's parent",
+			s->peer, s->job, ms);
 	if (s->joining.heard_ns)
 		return fpisa_fail(-ETIMEDOUT, "%s: job %u: all ranks joined only at the end of the %u ms; try again",
 				  s->peer, s->job, ms);
 	if (s->t->send_error)
 		snprintf(cause, sizeof(cause), " (last send: %s)", strerror(s->t->send_error));
-	return fpisa_fail(-ETIMEDOUT,
-			  "%s: job %u: no answer in %u ms%s; `fpisa stats` on the aggregator shows whether it drops "
-			  "our frames, and why; otherwise check the route, its release, the token, and that the job "
-			  "lists this host's address with UDP port %u",
-			  s->peer, s->job, ms, cause, s->local_port);
+	return fpisa_fail(
+		-ETIMEDOUT,
+		"%s: job %u: no answer in %u ms%s; `fpisa stats` on the aggregator shows whether it drops this "
+		"worker's frames, and why; otherwise check the route, the aggregator's release, the token, and that "
+		"the job lists this host's address with UDP port %u",
+		s->peer, s->job, ms, cause, s->local_port);
 }
 
 /* Handle the frames from one aggregator. */
@@ -278,7 +281,8 @@ static int check_alike(const struct fpisa_shard *s)
 		if (facts[i].first != facts[i].here)
 			return fpisa_fail(
 				-EINVAL,
-				"%s: job %u: %s: %u here, %u at %s; create the job with the same parameters at all aggregators",
+				"%s: job %u: %s: %u here, %u at %s; create the job with the same parameters at all "
+				"aggregators",
 				s->peer, s->job, facts[i].name, facts[i].here, facts[i].first, f->shard->peer);
 	return 0;
 }

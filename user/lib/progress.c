@@ -137,8 +137,8 @@ static void unanswered_chunk(const struct fpisa_shard *s, const struct fpisa_win
 		return;
 	}
 	fpisa_fail(-ETIMEDOUT,
-		   "%s: job %u: the aggregator did not answer for chunk %llu of call %u in %llu ms; its last answer to "
-		   "another came %llu ms ago; check the route to it and fpisa status there",
+		   "%s: job %u: the aggregator did not answer for chunk %llu of call %u in %llu ms; its last answer for "
+		   "another chunk came %llu ms ago; check the route to it and fpisa status there",
 		   s->peer, s->job, (unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first),
 		   slot->req->call, (unsigned long long)(slot->req->timeout_ns / 1000000),
 		   (unsigned long long)((f->clock.ns - s->heard_ns) / 1000000));

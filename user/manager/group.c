@@ -112,15 +112,18 @@ static struct manager_group *make_group(struct manager *m, struct manager_caller
 		return NULL;
 	}
 	if (used.groups >= quota.groups) {
-		refuse_caller(m, c, FPISA_MANAGER_R_quota, 0, "group %s: key '%s' has %u groups, its limit (key-groups)",
+		refuse_caller(m, c, FPISA_MANAGER_R_quota, 0,
+			      "group %s: key '%s' has %u groups, its limit "
+			      "(key-groups)",
 			      j->name, c->owner, used.groups);
 		return NULL;
 	}
 	if (used.groups + ending >= 2 * quota.groups) {
-		refuse_caller(m, c, FPISA_MANAGER_R_quota, 0,
-			      "group %s: key '%s' has %u groups that some ranks have left or died in, and others have not "
-			      "(key-groups)",
-			      j->name, c->owner, ending);
+		refuse_caller(
+			m, c, FPISA_MANAGER_R_quota, 0,
+			"group %s: key '%s' has %u groups in which some ranks have left or died, and others have not "
+			"(key-groups)",
+			j->name, c->owner, ending);
 		return NULL;
 	}
 	for (int i = GROUPS; i--;)
@@ -221,7 +224,7 @@ static void come_back(struct manager *m, struct manager_caller *c, const struct 
 	}
 	if (g && g->state[j->rank] == RANK_GONE) {
 		refuse_caller(m, c, FPISA_MANAGER_R_gone, 1ull << j->rank,
-			      "group %s: rank %u was given up when its connection had ended", j->name, j->rank);
+			      "group %s: rank %u was given up because its connection had ended", j->name, j->rank);
 		return;
 	}
 	if (!g || (g->state[j->rank] != RANK_HERE && g->state[j->rank] != RANK_AWAY)) {

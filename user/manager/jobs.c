@@ -240,7 +240,9 @@ static bool window_fits(struct manager *m, struct manager_group *g, __u32 index)
 	__u32 jobs = (__u32)__builtin_popcountll(m->policy->jobs), of_key, of_all, of_exact = j->window;
 
 	if (own.jobs >= quota.jobs) {
-		refuse_job(m, g, index, FPISA_MANAGER_R_quota, 0, "group %s: key '%s' has %u jobs, its limit (key-jobs)",
+		refuse_job(m, g, index, FPISA_MANAGER_R_quota, 0,
+			   "group %s: key '%s' has %u jobs, its limit "
+			   "(key-jobs)",
 			   g->record.name, g->record.owner, own.jobs);
 		return false;
 	}
@@ -259,10 +261,10 @@ static bool window_fits(struct manager *m, struct manager_group *g, __u32 index)
 	if (j->window)
 		return true;
 	if (!of_all)
-		refuse_job(
-			m, g, index, FPISA_MANAGER_R_pool, 0,
-			"group %s: the manager has given %u of its %u slots, too few are left for a window of %u (slots)",
-			g->record.name, all.slots, m->policy->slots, least);
+		refuse_job(m, g, index, FPISA_MANAGER_R_pool, 0,
+			   "group %s: the manager has given %u of its %u slots, too few are left for a window of %u "
+			   "(slots)",
+			   g->record.name, all.slots, m->policy->slots, least);
 	else if (!of_key)
 		refuse_job(m, g, index, FPISA_MANAGER_R_quota, 0,
 			   "group %s: key '%s' has %u of the %u slots that it may have, too few are left for a window "
@@ -312,7 +314,7 @@ static void make(struct manager *m, struct manager_group *g, __u32 index)
 	manager_record(m, g);
 	/* After a restart of the manager, wait for the aggregator: manager_make_back(). */
 	if (!manager_make_at(m, g, index, j->at, j->window >> j->halved) && !g->back_ms)
-		manager_not_made(m, g, j->at, "it is gone");
+		manager_not_made(m, g, j->at, "that aggregator is gone");
 }
 
 void manager_make_back(struct manager *m, struct manager_group *g, __u32 i)
@@ -565,7 +567,8 @@ void manager_job_tick(struct manager *m, struct manager_group *g)
 		if (j->state == FPISA_GROUP_JOB_MAKING && !j->reason &&
 		    m->now_ms >= j->making_ms + FPISA_MANAGER_MAKING_MS)
 			refuse_job(m, g, k, FPISA_MANAGER_R_datapath, 0,
-				   "group %s: the aggregator has not made the job in %d s; see the log of `fpisa serve`",
+				   "group %s: the aggregator has not made the job in %d s; see the log of `fpisa "
+				   "serve`",
 				   g->record.name, FPISA_MANAGER_MAKING_MS / 1000);
 	}
 }

@@ -101,7 +101,8 @@ static void drop_connection(struct agent *a, const char *why)
 	a->try_ms = a->now_ms + AGAIN_MS;
 	a->at = (a->at + 1) % a->addresses;
 	if (!a->told)
-		log_line(&a->errors, a->now_ms, "fpisa: serve: manager %s: %s; it keeps trying", a->manager, why);
+		log_line(&a->errors, a->now_ms, "fpisa: serve: manager %s: %s; fpisa serve keeps trying", a->manager,
+			 why);
 	a->told = true;
 	if (a->registered)
 		note_registered(a, false);
@@ -201,8 +202,9 @@ static void work(struct agent *a)
 	if (!a->channel || rc >= 0)
 		return;
 	if (rc == -EACCES && !a->ever)
-		a->failed = refuse(rc, "serve: manager %s: it does not accept the last key of %s", a->manager,
-				   a->key_file ?: "key-file");
+		a->failed = refuse(
+			rc, "serve: manager %s does not accept the last key of %s; give it a key of the manager's file",
+			a->manager, a->key_file ?: "key-file");
 	else
 		drop_connection(a, fpisa_error());
 }
@@ -212,7 +214,7 @@ static void beat(struct agent *a)
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_PING);
 
 	if (a->now_ms > a->heard_ms + FPISA_MANAGER_SILENCE_MS) {
-		drop_connection(a, "it does not answer");
+		drop_connection(a, "no answer");
 		return;
 	}
 	if (!a->registered || a->now_ms < a->beat_ms)
@@ -384,7 +386,7 @@ int agent_run(struct config *c, const char *pin)
 	int err;
 
 	if (!a)
-		return fail(-ENOMEM, NULL, "serve");
+		return fail(-ENOMEM, NULL, "serve: allocate memory");
 	a->policy = c->manager;
 	a->manager = c->manager.manager;
 	a->key_file = c->manager.key_file;

@@ -162,7 +162,9 @@ static void take_make(struct agent_jobs *a, const struct fpisa_manager_make *m)
 	struct agent_group *g = find_or_begin(a, m->group);
 
 	if (!g || g->over) {
-		refuse_make(a, m, g ? "the group has ended there" : "it has as many groups as possible");
+		refuse_make(a, m,
+			    g ? "the group has ended at this aggregator" :
+				"the aggregator has as many groups as possible");
 		return;
 	}
 	fill_record(a, g, m);

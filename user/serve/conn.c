@@ -41,14 +41,14 @@ int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 po
 	s->strangers = epoll_create1(EPOLL_CLOEXEC);
 	s->listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (s->epoll < 0 || s->strangers < 0 || s->listener < 0)
-		return fail(-errno, NULL, "serve");
+		return fail(-errno, NULL, "serve: create a socket");
 	setsockopt(s->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (bind(s->listener, (struct sockaddr *)&at, sizeof(at)) || listen(s->listener, BACKLOG))
 		return fail(-errno, "give another port or address in [manager], or end what listens there",
 			    "serve: %s:%u", address_text(policy->listen, a), port);
 	if (epoll_ctl(s->strangers, EPOLL_CTL_ADD, s->listener, &e) ||
 	    epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->strangers, &e))
-		return fail(-errno, NULL, "serve");
+		return fail(-errno, NULL, "serve: watch the listening socket");
 	return 0;
 }
 

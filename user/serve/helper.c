@@ -113,7 +113,7 @@ static int read_again(struct helper_state *w, struct helper_news *news)
 	int err = config_read(&c, w->config->file);
 
 	if (!err && !c->manager_line)
-		err = refuse(-EINVAL, "%s: has no section [manager] any more", c->file);
+		err = refuse(-EINVAL, "%s has no section [manager] any more", c->file);
 	err = err ?: config_give(c, &w->config->given) ?: manager_policy_fit(&c->manager, w->dp.slots_n);
 	if (!err && c->manager.key_file && fpisa_psks_read(&news->keys, c->manager.key_file))
 		err = refuse(-EINVAL, "serve: %s", fpisa_error());
@@ -217,8 +217,8 @@ static int open_datapath(struct helper_state *w, const char *pin)
 		err = i + 1 < CLAIM_S * CLAIMS_A_SECOND ?
 			      0 :
 			      refuse(-EBUSY,
-				     "%s: another manager serves this datapath, process %d; give --pin DIR for another host in "
-				     "a network namespace",
+				     "%s: process %d is a manager of this datapath already; end that process, or, in "
+				     "the namespace of another host, give --pin DIR",
 				     w->dp.pin, pid);
 	}
 	return err;
@@ -249,7 +249,7 @@ static int serve(struct helper_state *w, const char *pin)
 	own = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
 	log_open(&w->log, own);
 	if (w->errors < 0 || own < 0 || dup2(w->errors, STDERR_FILENO) < 0)
-		return fail(-errno, NULL, "serve");
+		return fail(-errno, NULL, "serve: redirect stderr");
 	err = tell_found(w);
 	while (!err) {
 		ssize_t n = recv(w->fd, &q, sizeof(q), MSG_TRUNC);
@@ -286,12 +286,12 @@ int helper_start(struct helper *h, const char *pin, struct config *c, struct hel
 	ssize_t n;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
-		return fail(-errno, NULL, "serve");
+		return fail(-errno, NULL, "serve: create a socket for the helper process");
 	if (setsockopt(pair[0], SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)))
 		setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
 	h->pid = fork();
 	if (h->pid < 0)
-		return fail(-errno, NULL, "serve");
+		return fail(-errno, NULL, "serve: start the helper process");
 	if (!h->pid) {
 		struct helper_state w = {.fd = pair[1], .config = c, .policy = &c->manager};
 
@@ -327,11 +327,12 @@ static int report(int err)
 {
 	if (err == -ETIMEDOUT)
 		return refuse(err,
-			      "serve: the process that creates jobs has not taken a request for %d s; see what blocks it, "
+			      "serve: the process that creates jobs has not taken a request for %d s; see what blocks "
+			      "it, "
 			      "and start fpisa serve again",
 			      REQUESTS_MS / 1000);
 	if (err == -ENOMEM)
-		return fail(err, NULL, "serve");
+		return fail(err, NULL, "serve: allocate memory for a request");
 	return err ? fail(err, "see its message above", "serve: the process that creates jobs is gone") : 0;
 }
 

@@ -256,7 +256,7 @@ static int watch_events(struct serve *s)
 		return -EIO;
 	if (epoll_ctl(s->conns.epoll, EPOLL_CTL_ADD, s->helper.fd, &helper) ||
 	    epoll_ctl(s->conns.epoll, EPOLL_CTL_ADD, s->signals, &signals))
-		return fail(-errno, NULL, "serve");
+		return fail(-errno, NULL, "serve: watch the helper process");
 	return 0;
 }
 
@@ -315,7 +315,7 @@ static int serve_groups(struct config *c, const char *pin)
 	int err;
 
 	if (!s)
-		return fail(-ENOMEM, NULL, "serve");
+		return fail(-ENOMEM, NULL, "serve: allocate memory");
 	err = start(s, c, pin, &loaded);
 	if (err) {
 		helper_end(&s->helper);
@@ -359,7 +359,7 @@ static int take_options(int argc, char **argv, struct common *common, struct con
 			err = common_option(common, opt);
 		}
 	if (!err && argc - optind > 1)
-		err = refuse(BAD_USAGE, "serve: give one file");
+		err = refuse(BAD_USAGE, "serve: give one configuration file at most");
 	return err;
 }
 
@@ -376,7 +376,7 @@ int verb_serve(int argc, char **argv)
 	file = optind < argc ? argv[optind] : CONFIG_FILE;
 	err = config_read(&c, file);
 	if (!err && !c->manager_line)
-		err = refuse(-EINVAL, "%s: has no section [manager], which sets the limits of groups; see fpisa(8)",
+		err = refuse(-EINVAL, "%s has no section [manager], which sets the limits of groups; see fpisa(8)",
 			     file);
 	err = err ?: config_give(c, &own);
 	if (!err) {

@@ -18,9 +18,9 @@ static int parse_file(int argc, char **argv, struct common *c, const char **file
 	if (common_options(c, argc, argv))
 		return BAD_USAGE;
 	if (argc - optind > 1)
-		return refuse(BAD_USAGE, "config: give one file");
+		return refuse(BAD_USAGE, "config: give one configuration file at most");
 	if (optind < argc && !*argv[optind])
-		return refuse(BAD_USAGE, "config: the file's name is empty");
+		return refuse(BAD_USAGE, "config: the name is empty; give a configuration file");
 	*file = optind < argc ? argv[optind] : CONFIG_FILE;
 	return 0;
 }
@@ -36,7 +36,7 @@ static int look_at_keys(const struct config *c)
 		return 0;
 	config_at(c, c->manager_line, place);
 	if (access(c->manager.key_file, F_OK))
-		warning("%s: no such key file here now; fpisa key new creates one", c->manager.key_file);
+		warning("%s: no such key file on this machine now; fpisa key new creates one", c->manager.key_file);
 	else if (!access(c->manager.key_file, R_OK) && fpisa_psks_read(&keys, c->manager.key_file))
 		err = refuse(-EINVAL, "%s", fpisa_error());
 	explicit_bzero(&keys, sizeof(keys));

@@ -36,7 +36,7 @@ int verb_histogram(int argc, char **argv)
 		return err;
 	err = datapath_job(&dp, job, &j);
 	if (!err && !(j.flags & FPISA_JOB_HISTOGRAM))
-		err = refuse(-EINVAL, "job %u: keeps no histogram; make it with --histogram", job);
+		err = refuse(-EINVAL, "job %u has no histogram; create the job with --histogram", job);
 	if (!err)
 		err = datapath_histogram(&dp, job, &h);
 	if (!err && c.json)

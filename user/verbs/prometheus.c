@@ -30,8 +30,8 @@ static const struct {
 },
   steered[] = {
 	  {"fpisa_steered_frames_total", "frames handed to the CPU that owns their slot"},
-	  {"fpisa_steered_taken_total", "of those, taken by that CPU; the others wait, or were dropped because its "
-					"queue was full"},
+	  {"fpisa_steered_taken_total",
+	   "frames that this CPU took; the others wait, or were dropped because its queue was full"},
 };
 
 #define GAUGES (sizeof(gauges) / sizeof(gauges[0]))
@@ -185,8 +185,8 @@ static int write_file(const char *file, const char *text, size_t len)
 	/* A device or a pipe would be replaced. */
 	if (!stat(file, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return refuse(-EINVAL,
-			      "%s: is not a regular file, and would be replaced; --prometheus without a "
-			      "file prints",
+			      "%s is not a regular file, and would be replaced; name a regular file, or give --prometheus "
+			      "alone to print",
 			      file);
 
 	if (snprintf(path, sizeof(path), "%s.XXXXXX", file) >= PATH_MAX)
@@ -225,7 +225,7 @@ int prometheus_write(struct datapath *dp, int job, const char *file)
 	int err, n;
 
 	if (!rows)
-		return fail(-ENOMEM, NULL, "stats");
+		return fail(-ENOMEM, NULL, "stats: allocate memory");
 	n = read_rows(dp, job, rows);
 	err = n < 0 ? n : 0;
 	if (!err && cpus)
@@ -242,7 +242,7 @@ int prometheus_write(struct datapath *dp, int job, const char *file)
 			managed(f, &v);
 	}
 	if (!f || fclose(f)) {
-		err = fail(-errno, NULL, "stats");
+		err = fail(-errno, NULL, "stats: format the metrics");
 		goto out;
 	}
 	if (file) {

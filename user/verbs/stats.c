@@ -364,7 +364,7 @@ static int parse_options(int argc, char **argv, struct common *c, struct request
 	if (r->file && !*r->file)
 		return refuse(BAD_USAGE, "--prometheus=: name a file");
 	if (argc - optind > 1)
-		return refuse(BAD_USAGE, "stats: give one job, or none for all jobs");
+		return refuse(BAD_USAGE, "stats: give one job number, or none for all jobs");
 	if (optind == argc)
 		return 0;
 	err = job_parse_number(argv[optind], &job);

@@ -28,13 +28,13 @@ int verb_unload(int argc, char **argv)
 		return print_json(o, false);
 	}
 	if (!err && u.removed && optind < argc)
-		puts("last interface detached: datapath and its jobs removed");
+		puts("the last interface is detached, and the datapath and its jobs are removed");
 	if (!err && *u.elsewhere.dev)
-		printf("detached in this network namespace; datapath and jobs stay, because they run on %s of "
+		printf("detached in this network namespace; the datapath and its jobs stay, because they run on %s of "
 		       "another; %sfpisa unload%s%s\n",
 		       u.elsewhere.dev, u.elsewhere.enter, c.pin ? " --pin " : "", c.pin ?: "");
 	else if (!err && u.elsewhere.hidden && !u.removed)
-		printf("detached in this network namespace; datapath and jobs stay, because they may run in "
+		printf("detached in this network namespace; the datapath and its jobs stay, because they may run in "
 		       "namespaces that this process cannot inspect; run fpisa unload%s%s with CAP_SYS_PTRACE\n",
 		       c.pin ? " --pin " : "", c.pin ?: "");
 	return err;

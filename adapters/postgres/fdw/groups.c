@@ -190,7 +190,8 @@ static bool take_value(struct groups *g, const Var *v)
 	const char *values = forms_of(v);
 
 	if (!values)
-		return refuse(g, psprintf("column \"%s\" is of type %s; values must be real, double precision, integer, "
+		return refuse(g, psprintf("column \"%s\" is of type %s; values must be real, double precision, "
+					  "integer, "
 					  "bigint or numeric(p,s)",
 					  NameStr(TupleDescAttr(g->columns, v->varattno - 1)->attname),
 					  format_type_with_typemod(v->vartype, v->vartypmod)));
@@ -301,9 +302,9 @@ static bool is_groups(struct groups *g, const RelOptInfo *out, Node *having)
 		return refuse(g, "workers cannot evaluate all of WHERE");
 	g->shape.where = g->rel->shape.where;
 	if (q->groupingSets)
-		return refuse(g, "there are grouping sets");
+		return refuse(g, "the query has grouping sets");
 	if (!q->groupClause)
-		return refuse(g, "there is no GROUP BY");
+		return refuse(g, "the query has no GROUP BY");
 	if (!take_keys(g, q->groupClause))
 		return false;
 	foreach(cell, out->reltarget->exprs) if (!take_expression(g, lfirst(cell))) return false;

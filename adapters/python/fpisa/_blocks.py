@@ -64,7 +64,7 @@ class Values(NamedTuple):
 
     def need_blocks(self, what: str) -> None:
         if self.whole:
-            raise TypeError(f"{what} is not for decimals, nor for integers beyond 64 bits; cast them to float64")
+            raise TypeError(f"{what} supports neither decimals nor integers beyond 64 bits; cast them to float64")
 
 
 def integers(type_: str, run: Array) -> Iterator[Optional[int]]:

@@ -103,7 +103,7 @@ def _reduce(x: Any, by: Any, axis: Any, dtype: Any, threads: int, average: bool)
     v, f = values(x), format_of(dtype)
     if by is not None:
         if axis is not None:
-            raise ValueError("by and axis exclude each other")
+            raise ValueError("by and axis exclude each other; pass one of them")
         if v.whole is not None:
             return _each(lambda one: _whole(one.whole, f, average), [v], by, None, f)
         return _groups.reduce(v, by, f, average)
@@ -137,7 +137,7 @@ def _axes_of(v: Values, axis: Any) -> Tuple[List[int], List[int]]:
     """Return the remaining axes and the summed axes."""
     v.need_blocks("axis")
     if len(v.blocks) != 1 or v.blocks[0].valid:
-        raise TypeError("axis is for arrays of one piece and without nulls")
+        raise TypeError("axis requires an array of one piece without nulls")
     ndim = len(v.blocks[0].shape)
     gone = [a + ndim if a < 0 else a for a in (map(operator.index, axis) if hasattr(axis, "__iter__") else (operator.index(axis),))]
     if any(not 0 <= a < ndim for a in gone) or len(set(gone)) != len(gone):
@@ -161,7 +161,7 @@ def _slices(v: Values, axis: Any) -> Tuple[Tuple[int, ...], List[Values]]:
 def _each(one: Callable[..., Any], vs: List[Values], by: Any, axis: Any, f: Format) -> Any:
     """Apply `one` to all values, to the values of each group, or along an axis."""
     if by is not None and axis is not None:
-        raise ValueError("by and axis exclude each other")
+        raise ValueError("by and axis exclude each other; pass one of them")
     if by is None and axis is None:
         return one(*vs)
     keys, shape = None, ()
@@ -249,7 +249,7 @@ def _round(x: Exact, f: Format) -> float:
 
 def _flat(v: Values, what: str) -> None:
     if any(len(b.shape) > 1 for b in v.blocks):
-        raise ValueError(f"{what} is of one dimension, or along an axis; pass x.ravel() or axis=")
+        raise ValueError(f"{what} takes one dimension, or an axis; pass x.ravel() or axis=")
 
 
 def _dot_items(x: Tuple[List[Optional[int]], int], y: Tuple[List[Optional[int]], int], f: Format) -> float:

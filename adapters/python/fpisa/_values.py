@@ -82,7 +82,7 @@ def of_buffer(x: Any) -> Values:
     code = (view.format or b"B").decode().lstrip("@=<")
     type_ = BUFFERS.get({"l": "i", "L": "I"}.get(code, code) if view.itemsize == 4 else code)
     if not type_ or view.itemsize != (2 * SIZES[HALVES[type_]] if type_ in HALVES else SIZES[type_]):
-        raise TypeError(f"a buffer of format {code!r}, of {view.itemsize} bytes; it must be one of {' '.join(BUFFERS)}, little-endian")
+        raise TypeError(f"the buffer has format {code!r} of {view.itemsize} bytes; it must be one of {' '.join(BUFFERS)}, little-endian")
     shape = tuple(view.shape[:view.ndim]) if view.ndim else ()
     # ctypes may leave the strides empty
     strides = tuple(view.strides[:view.ndim]) if view.strides else strides_of(shape, view.itemsize)
@@ -99,7 +99,7 @@ def decimals(column: _arrow.Column) -> Values:
             digits = (ctypes.c_int64 * (bits // 32))()
             found = lib.sums_decimals((p.data or 0) + at * (bits // 8), bits, min(MOST_DECIMALS, p.offset + p.length - at), p.valid, at, digits)
             if found < 0:
-                raise TypeError(f"decimals of {bits} bits; they must have 32, 64, 128 or 256")
+                raise TypeError(f"decimals have {bits} bits; they must have 32, 64, 128 or 256")
             rows += found
             total += sum(digit << 32 * i for i, digit in enumerate(digits))
 

@@ -73,7 +73,7 @@ BAD = [
     (npy(FLOATS + b"more"), "52 bytes of values follow its header, its shape needs 48; save"),
     (npy(FLOATS, shape="(3, 2, 2)"), "its array has 3 dimensions; save it as [workers, elements]"),
     (npy(FLOATS[:4], shape="()"), "its array has 0 dimensions"),
-    (npy(b"", shape="(3, 0)"), "holds no values"),
+    (npy(b"", shape="(3, 0)"), "has no values"),
     (npy(FLOATS, shape=f"({2**63}, 4)"), "its shape is larger than any memory"),
     (npy(FLOATS, shape=f"({2**64}, 4)"), "its .npy header is garbled"),
     (npy(FLOATS, descr="'<i4'"), "its values are <i4, not f2, f4 or f8; save a.astype('<f4')"),
@@ -90,7 +90,7 @@ BAD = [
     (npy(FLOATS, header="{'descr': '<f4', 'descr': '<f4', 'fortran_order': False}"), "is garbled"),
     (npy(FLOATS, header="{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4)} x"), "is garbled"),
     (npy(FLOATS, header="{'descr': '<f4"), "its values are"),
-    (npy(FLOATS, version=4), "is .npy of version 4.0"),
+    (npy(FLOATS, version=4), "is a .npy file of version 4.0"),
     (npy(FLOATS)[:30], "its .npy header is cut off; copy the whole file"),
     (npy(FLOATS)[:7], "its .npy header is cut off"),
     (b"\x93NUMPY\2\0\xff\xff\xff\xff", "its .npy header is cut off"),
@@ -101,7 +101,7 @@ BAD = [
 @pytest.mark.parametrize("data, says", BAD, ids=[says for _, says in BAD])
 def test_bad_files(tmp_path, data, says):
     (tmp_path / "bad").write_bytes(data)
-    refused(f"{tmp_path}/bad: ", "--workers", 3, tmp_path / "bad")
+    refused(f"{tmp_path}/bad", "--workers", 3, tmp_path / "bad")
     refused(says, "--workers", 3, tmp_path / "bad")
 
 
@@ -110,12 +110,12 @@ def test_bad_sets_of_files(tmp_path):
                        ("many", npy(raw([1] * 65), shape="(65, 1)"))):
         (tmp_path / name).write_bytes(data)
     refused("does not say how many rows it has; give --workers N, or a file for each worker", tmp_path / "a")
-    refused("b: holds 4 values, ", tmp_path / "a", tmp_path / "b")
-    refused("c.npy: has 3 rows, not 1", tmp_path / "a", tmp_path / "c.npy")
-    refused("a: does not say how many rows it has, as ", tmp_path / "c.npy", tmp_path / "a")
-    refused("d.npy: does not begin as a .npy file does", tmp_path / "d.npy")
-    refused("many: has 65 rows, more than 64 workers", tmp_path / "many")
-    refused("a: is one of 65 workers, more than 64", *[tmp_path / "a"] * 65)
+    refused("b has 4 values, ", tmp_path / "a", tmp_path / "b")
+    refused("c.npy has 3 rows, not 1", tmp_path / "a", tmp_path / "c.npy")
+    refused("a does not say how many rows it has, but ", tmp_path / "c.npy", tmp_path / "a")
+    refused("d.npy does not begin as a .npy file does", tmp_path / "d.npy")
+    refused("many has 65 rows, more than 64 workers", tmp_path / "many")
+    refused("a is one of 65 files, and each is a worker, but at most 64", *[tmp_path / "a"] * 65)
     refused("nothere: No such file", tmp_path / "nothere")
     refused("is not a regular file", tmp_path)
     refused("is not a regular file", "/dev/zero")

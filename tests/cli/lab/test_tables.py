@@ -47,6 +47,6 @@ def test_same_seed_same_report():
 
 
 def test_refuses():
-    for argv, says in ((["--samples", "0"], "not a number"), (["--seed", "x"], "not a number"), (["9"], "'9' is not an option")):
+    for argv, says in ((["--samples", "0"], "not a number"), (["--seed", "x"], "not a number"), (["9"], "unexpected argument '9'")):
         done = tables(*argv)
         assert done.returncode == 2 and not done.stdout and says in done.stderr.splitlines()[0]

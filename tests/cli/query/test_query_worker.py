@@ -104,7 +104,7 @@ def test_silent_connections(worker):
     finally:
         stop.set()
         thread.join()
-    log(w, r"query worker: 512 connections have not shown a key, the limit: the oldest of 127\.0\.0\.1, which has 50\d, is closed",
+    log(w, r"query worker: 512 connections have not shown a key, which is the limit; the oldest of 127\.0\.0\.1, which has 50\d, is closed",
         stop)
     for s in held + others:
         s.close()
@@ -204,7 +204,7 @@ def test_scans(worker):
         # Every refused master gets an error before its connection closes, whether the worker refuses at once or after a wait.
         many = [subprocess.Popen(argv(w), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(12)]
         assert {p.communicate()[1] for p in many} == {
-            f"fpisa: query run: worker 127.0.0.1:{w.ports[0]}: serves 2 scans already; try again, or start it with --scans N\n"}
+            f"fpisa: query run: worker 127.0.0.1:{w.ports[0]}: the worker serves 2 scans already; try again, or start the worker with --scans N\n"}
         late = subprocess.Popen(argv(w), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         os.kill(running[0].pid, signal.SIGKILL)
         out, err = late.communicate()

@@ -120,7 +120,7 @@ def test_unit(hosts):
     confined = "setpriv", "--no-new-privs", "--bounding-set=-all," + ",".join("+" + c for c in caps)
     before = hosts.lo()
     hosts.agg.ip("link set eth0 down")
-    assert "eth0: is down; ip link set eth0 up" in hosts.refused(0)
+    assert "eth0 is down; ip link set eth0 up" in hosts.refused(0)
     hosts.agg.ip("link set eth0 up")
     for i in range(HOSTS):
         assert hosts.serve(i, *confined).startswith("loaded on eth0 and lo")
@@ -175,7 +175,7 @@ def test_what_is_missing(hosts):
     with open(hosts.config, "w") as f:
         f.write(text)
     hosts.agg.ip("link set lo down")
-    assert "lo: is down; ip link set lo up, through which this host's ranks send" in hosts.refused(0)
+    assert "lo is down; ip link set lo up, through which this host's ranks send" in hosts.refused(0)
     hosts.agg.ip("link set lo up")
     hosts.fpisa("load", "eth0")
     assert "eth0: the datapath is in native mode, which cannot send to this host's own ranks by lo; fpisa unload eth0" in hosts.refused(0)

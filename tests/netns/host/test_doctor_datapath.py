@@ -89,7 +89,7 @@ def test_where_it_is_pinned(lab):
     net.ip_link(["p0"])
     says = f"runs the datapath that is pinned in {IP_PIN}"
     _, _, err = net.agg.try_run(FPISA, "load", "p0", "--pin", BPFFS + "/mine")
-    assert says + f": give --pin {IP_PIN}, or fpisa unload p0 --pin {IP_PIN} first" in err
+    assert says + f"; give --pin {IP_PIN}, or fpisa unload p0 --pin {IP_PIN} first" in err
     assert examine(net.agg, "p0", "--pin", BPFFS + "/mine")["p0", "xdp"]["text"].startswith(says)
     deep = BPFFS + "/a/b"
     os.mkdir(BPFFS + "/a", 0o755)

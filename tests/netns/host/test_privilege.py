@@ -72,21 +72,21 @@ def test_group_changes_nothing(net):
     change = [["job", "del", 3], ["job", "shrink", 3, 0]]
     add = ["job", "add", 4, "--workers", ",".join(net.addresses), "--address", ADDRESS]
     for verb in change:
-        refused(net, setpriv(*verb, groups=[GROUP]), "you may read it but not change it; run as its owner")
+        refused(net, setpriv(*verb, groups=[GROUP]), "this user may read the datapath but not change it; run as the owner")
     refused(net, setpriv(*add, groups=[GROUP]),
-            "job add: no privilege: .*CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON")
+            "job add: no privilege; .*CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON")
     assert [j["job"] for j in net.json("job", "list")] == [3]
 
 
 def test_others_do_nothing(net):
     for verb in READING + [["job", "del", 3], ["job", "shrink", 3, 0]]:
         refused(net, setpriv(*verb), "Permission denied; run as root, or as a member")
-    refused(net, setpriv("load", "p0"), "load: no privilege: .*CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON")
-    refused(net, setpriv("load", "p0", caps="net_admin,bpf"), "load: no privilege: .* with CAP_PERFMON$")
-    refused(net, setpriv("load", "p0", caps="sys_admin"), "load: no privilege: .* with CAP_NET_ADMIN$")
-    refused(net, setpriv("unload"), "unload: no privilege: .*CAP_NET_ADMIN")
-    refused(net, setpriv("upgrade"), "upgrade: no privilege: .*CAP_NET_ADMIN, CAP_SYS_ADMIN")
-    refused(net, setpriv("resources"), "resources: no privilege: .*CAP_NET_ADMIN")
+    refused(net, setpriv("load", "p0"), "load: no privilege; .*CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON")
+    refused(net, setpriv("load", "p0", caps="net_admin,bpf"), "load: no privilege; .* with CAP_PERFMON$")
+    refused(net, setpriv("load", "p0", caps="sys_admin"), "load: no privilege; .* with CAP_NET_ADMIN$")
+    refused(net, setpriv("unload"), "unload: no privilege; .*CAP_NET_ADMIN")
+    refused(net, setpriv("upgrade"), "upgrade: no privilege; .*CAP_NET_ADMIN, CAP_SYS_ADMIN")
+    refused(net, setpriv("resources"), "resources: no privilege; .*CAP_NET_ADMIN")
     assert net.agg.run(*setpriv("help")) and net.agg.run(*setpriv("--version"))
 
 
@@ -104,7 +104,7 @@ def test_user_with_capabilities(lab, options):
     net.check_sum(3)
     for verb in READING:
         assert net.agg.run(*setpriv(*verb)), verb
-    refused(net, setpriv("job", "shrink", 3, 0), "shrink: no privilege: .* with CAP_SYS_ADMIN$")
+    refused(net, setpriv("job", "shrink", 3, 0), "shrink: no privilege; .* with CAP_SYS_ADMIN$")
     net.agg.run(*setpriv("job", "shrink", 3, 0, caps="sys_admin"))
     net.agg.run(*setpriv("job", "del", 3))
     net.agg.run(*setpriv("unload", caps="net_admin"))
@@ -123,9 +123,9 @@ def test_directory_of_another_user(lab):
     os.mkdir(PIN, 0o750)
     os.chown(PIN, USER, GROUP)
     for verb in EVERY:
-        refused(net, [FPISA, *map(str, verb)], rf"{PIN}: belongs to user {USER}, .*; rm -r {PIN}")
+        refused(net, [FPISA, *map(str, verb)], rf"{PIN} belongs to user {USER}, .*; rm -r {PIN}")
     out = net.agg.try_run(FPISA, "doctor")[1]
-    assert f"fault  datapath: pins: {PIN}: belongs to user {USER}" in out and f"; fix: rm -r {PIN}\n" in out
+    assert f"fault  datapath: pins: {PIN} belongs to user {USER}" in out and f"; fix: rm -r {PIN}\n" in out
     assert not os.listdir(PIN) and "xdp" not in net.agg.run("ip", "-o", "link")
     # Run every verb with objects in the directory that look like another user's datapath.
     os.rmdir(PIN)
@@ -133,9 +133,9 @@ def test_directory_of_another_user(lab):
     net.add_job(3)
     os.chown(PIN, USER, GROUP)
     for verb in EVERY:
-        refused(net, [FPISA, *map(str, verb)], f"{PIN}: belongs to user {USER}, ")
+        refused(net, [FPISA, *map(str, verb)], f"{PIN} belongs to user {USER}, ")
     out = net.agg.try_run(FPISA, "doctor")[1]
-    assert f"fault  datapath: pins: {PIN}: belongs to user {USER}" in out
+    assert f"fault  datapath: pins: {PIN} belongs to user {USER}" in out
     os.chown(PIN, 0, 0)
     said = net.fpisa("unload")
     assert not os.path.exists(PIN), said
@@ -144,12 +144,12 @@ def test_directory_of_another_user(lab):
     os.symlink(BPFFS + "/mine", PIN)
     os.chown(PIN, USER, USER, follow_symlinks=False)
     for verb in ["load", "p0"], ["status"]:
-        refused(net, [FPISA, *verb], f"{PIN}: belongs to user {USER}, " if verb[0] == "load" else "belongs to user|no datapath")
+        refused(net, [FPISA, *verb], f"{PIN} belongs to user {USER}, " if verb[0] == "load" else "belongs to user|no datapath")
     os.unlink(PIN)
     # Use a directory of root inside a directory in which the user may rename it, then a directory that the user may write to.
     os.chmod(BPFFS + "/mine", 0o777)
-    refused(net, [FPISA, "load", "p0", "--pin", BPFFS + "/mine/fpisa"], f"{BPFFS}/mine: others may write .*chmod go-w {BPFFS}/mine$")
-    refused(net, [FPISA, "load", "p0", "--pin", BPFFS + "/mine"], f"{BPFFS}/mine: others may write .*chmod go-w {BPFFS}/mine$")
+    refused(net, [FPISA, "load", "p0", "--pin", BPFFS + "/mine/fpisa"], f"{BPFFS}/mine: other users may write .*chmod go-w {BPFFS}/mine$")
+    refused(net, [FPISA, "load", "p0", "--pin", BPFFS + "/mine"], f"{BPFFS}/mine: other users may write .*chmod go-w {BPFFS}/mine$")
     assert os.listdir(BPFFS + "/mine") == []
     # The filesystem's root has the sticky bit, so a directory that belongs to root is accepted.
     os.chmod(BPFFS + "/mine", 0o700)
@@ -163,7 +163,7 @@ def test_remains_where_others_may_write(lab):
     net, pin = lab(workers=1), BPFFS + "/fpisa_counters"
     net.bpftool("map", "create", pin, "type", "array", "key", 4, "value", 8, "entries", 1, "name", "fpisa_counters")
     os.chmod(BPFFS, 0o1777)
-    refused(net, [FPISA, "unload"], f"{BPFFS}: others may write .*chmod go-w {BPFFS}$")
+    refused(net, [FPISA, "unload"], f"{BPFFS}: other users may write .*chmod go-w {BPFFS}$")
     assert os.path.exists(pin)
     os.chmod(BPFFS, 0o755)
     net.fpisa("unload")
@@ -180,5 +180,5 @@ def test_directory_of_no_bpf_filesystem(lab, tmp_path):
 
 def test_unknown_group(lab):
     net = lab()
-    refused(net, [FPISA, "load", "p0", "--group", "no such"], "--group: group 'no such' does not exist; groupadd")
+    refused(net, [FPISA, "load", "p0", "--group", "no such"], "--group: the Unix group 'no such' does not exist; groupadd")
     assert not os.path.exists(PIN)

@@ -40,7 +40,7 @@ def moves(net, fix):
     """Check that the advice moves the datapath, and the job with it, from p0 to up0."""
     net.agg.try_run(FPISA, "load", "p0")  # a port of a bond is refused here, but was loaded before
     assert add(net, *net.addresses) == f"fpisa: warning: up0: this datapath is on p0, below it, so job 1 does not receive frames there; {fix}\n"
-    refused(net, ["load", "up0", "--mode", "skb"], "up0: a datapath is on p0, below it: with both, workers cannot join; fpisa unload p0 first")
+    refused(net, ["load", "up0", "--mode", "skb"], "up0: a datapath is on p0, below it, and workers cannot join with both; fpisa unload p0 first")
     f = examine(net.agg)["job 1", "port"]
     assert f["fix"] == fix and "ranks 0,1 are behind up0: this datapath is on p0, below it" in f["text"]
     net.agg.run("sh", "-ec", fix, env=ENV)
@@ -79,7 +79,7 @@ def test_vrf(made):
     refused(net, ["load", "up0", "--mode", "skb"], "up0: is a VRF, which receives no frames itself; load its ports")
     net.fpisa("load", "p0")
     refused(net, ["job", "add", 1, "--workers", net.addresses[0], "--address", "10.99.1.1"],
-            "job 1: worker 10.99.1.2: name its interface, ADDR@DEV, a port of the VRF that 10.99.1.1 is in: the datapath does not look")
+            "job 1: worker 10.99.1.2: name its interface, ADDR@DEV, a port of the VRF that 10.99.1.1 is in; the datapath does not look")
     assert add(net, *(a + "@p0" for a in net.addresses), address="10.99.1.1") == ""
     net.check_sum(1, address="10.99.1.1")
     assert not [key for key in bad(examine(net.agg)) if key[0] == "job 1"]

@@ -13,7 +13,7 @@ BAD_JOBS = [
     (["--window", "48"], "--window: 48 is not a power of two", 2),
     (["--ports", "3"], "--ports: 3 is not a power of two", 2),
     (["--ports", "32"], "--ports: '32' is not a number from 1 to 16", 2),
-    (["--ports", "8", "--window", "4"], "job 1: 8 ports for a window of 4 slots; at most --ports 4", 1),
+    (["--ports", "8", "--window", "4"], "job 1: 8 ports are too many for a window of 4 slots; give at most --ports 4", 1),
     (["--window", "4096"], "--window: '4096' is not a number from 1 to 1024", 2),
     (["--mode", "exactly"], "--mode: 'exactly' is not fpisa or fpisa-a", 2),
     (["--rounding", "up"], "--rounding: 'up' is not", 2),
@@ -22,7 +22,7 @@ BAD_JOBS = [
     (["--format", "fp24"], "--format: 'fp24' is not", 2),
     (["--fanout", "broadcast"], "--fanout: 'broadcast' is not", 2),
     (["--group", "10.0.0.1"], "--group: 10.0.0.1 is not a multicast address", 2),
-    (["--group", "239.1.1.1", "--fanout", "unicast"], "--group: requires multicast", 2),
+    (["--group", "239.1.1.1", "--fanout", "unicast"], "--group requires multicast", 2),
     (["--token", "xyz"], "--token: 'xyz' is not 1 to 16 hexadecimal digits", 2),
     (["--debug-faults", "drop=0.1,loss=0.1"], "--debug-faults: 'loss=0.1' is not drop=P, duplicate=P, reorder=P,", 2),
     (["--debug-faults", "drop"], "--debug-faults: give drop= once, with a number", 2),
@@ -30,9 +30,9 @@ BAD_JOBS = [
     (["--debug-faults", "drop=1"], "--debug-faults: '1' is not a number from 0 to 0.9", 2),
     (["--debug-faults", "seed=4294967296"], "--debug-faults: seed: '4294967296' is not a number from 0 to 4294967295", 2),
     (["--debug-faults", ""], "--debug-faults: name the faults, as in drop=0.01,delay=0.01,seed=1", 2),
-    (["--address", "10.99.300.1"], "--address: is given twice", 2),
-    (["--token", "0"], "--token: 0 means no token; leave it out, or give another", 2),
-    (["--elements", "512"], "make a frame of 2152 bytes, the MTU of p0 is 1500; try --elements 320", 1),
+    (["--address", "10.99.300.1"], "--address is given twice", 2),
+    (["--token", "0"], "--token: 0 means no token; leave this option out, or give another token", 2),
+    (["--elements", "512"], "make a frame of 2152 bytes, but the MTU of p0 is 1500; try --elements 320", 1),
 ]
 
 
@@ -42,7 +42,7 @@ def test_bad_jobs(lab):
     for options, says, status in BAD_JOBS:
         refused(net, add(net, *options), says, status, usage=status == 2)
     for mtu, fmt, says in ((120, "fp32", "the MTU of p0 is 120, too small for any job of this format: the fewest elements, 32, "
-                                         "make a frame of 232 bytes; raise it"),
+                                         "make a frame of 232 bytes; raise the MTU"),
                            (300, "fp32", "try --elements 32$"), (200, "mxint8", "try --elements 64$")):
         net.agg.ip(f"link set p0 mtu {mtu}")
         refused(net, add(net, "--format", fmt, "--elements", 352), says)
@@ -54,11 +54,11 @@ def test_bad_jobs(lab):
             (f"{a},{b}:1,{a}", f"ranks 0 and 2 are both {a}:18000", 1),
             (f"{a},10.1.2.300", "'10.1.2.300' is not an IPv4 address", 2),
             (f"{a}@nosuch0", "nosuch0: no such interface", 1),
-            (f"{a},239.0.0.1", "239.0.0.1 is not the address of a machine", 2),
-            ("10.99.1.1", "worker 10.99.1.1: is an address of this machine", 1),
+            (f"{a},239.0.0.1", "239.0.0.1 is not the address of a host", 2),
+            ("10.99.1.1", "worker 10.99.1.1 is an address of this machine", 1),
             (ADDRESS, f"job 1: rank 0 has the aggregator's address {ADDRESS}", 1),
-            (f"{a},10.99.2.255", "worker 10.99.2.255: is the broadcast address of a network", 1),
-            (f"{a}@p0,10.99.2.255@p1", "worker 10.99.2.255: is the broadcast address of a network", 1),
+            (f"{a},10.99.2.255", "worker 10.99.2.255 is the broadcast address of a network", 1),
+            (f"{a}@p0,10.99.2.255@p1", "worker 10.99.2.255 is the broadcast address of a network", 1),
             ("192.0.2.1", "worker 192.0.2.1: route: .*unreachable; add a route", 1),
             (",".join(f"10.99.1.{i}" for i in range(2, 67)), "--workers: more than 64", 2)]:
         refused(net, add(net, workers=workers), says, status, usage=status == 2)
@@ -66,8 +66,8 @@ def test_bad_jobs(lab):
     for verb in ("job del 1", "job show 1", "job shrink 1 0", "stats 1", "slots 1"):
         refused(net, verb.split(), "job 1: no such job; see fpisa job list")
     net.add_job(1)
-    refused(net, add(net), "job 1: exists already; fpisa job del 1")
-    refused(net, ["job", "shrink", "1", "5"], "not among the live ranks: 5")
+    refused(net, add(net), "job 1 exists already; fpisa job del 1")
+    refused(net, ["job", "shrink", "1", "5"], "ranks that are not live: 5")
     refused(net, ["job", "shrink", "1", "0", "1"], "no rank would be left")
     net.check_sum(1)
 
@@ -171,7 +171,7 @@ def test_slot_space(lab):
     net.load()
     for job in range(4):
         net.add_job(job, "--window", 256)
-    refused(net, add(net, "--window", "1", job=9), "window 1 needs 2 of 2048 slot entries, 2048 are taken")
+    refused(net, add(net, "--window", "1", job=9), "window 1 needs 2 of 2048 slot entries, but 2048 are taken")
     net.fpisa("job", "del", 2)
     refused(net, add(net, "--window", "512", job=9), "window 512 needs 1024 of 2048")
     net.add_job(9, "--window", 256)

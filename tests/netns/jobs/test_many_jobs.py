@@ -94,14 +94,14 @@ def test_exhaustion(lab):
     before = settings(net, [0, 1])
 
     add(net, 2, "--mode", "exact", "--window", 128)
-    says = "of 512 slot entries of mode exact, 512 are taken"
+    says = "of 512 slot entries of mode exact, but 512 are taken"
     assert says in refused(net, 4, "--mode", "exact", "--window", 1)
     text = refused(net, 4, "--format", "fp64", "--mode", "exact")
     assert says in text and "; its superaccumulators take 8320 KB" in text
     add(net, 4, "--format", "e4m3", "--mode", "exact", "--window", 1)  # e4m3 in mode exact uses the same registers as other modes
     net.fpisa("job", "del", 4)
     add(net, 4, "--window", 512)
-    assert "window 256 needs 512 of 2048 slot entries, 1664 are taken" in refused(net, 5, "--window", 256)
+    assert "window 256 needs 512 of 2048 slot entries, but 1664 are taken" in refused(net, 5, "--window", 256)
     add(net, 5, "--window", 128)
     add(net, 6, "--window", 64)
     assert "2048 are taken" in refused(net, 7, "--window", 1)

@@ -141,7 +141,7 @@ def test_prometheus_file(lab, tmp_path):
     assert status == 1 and re.match(r"fpisa: .*/no/f.prom: No such file or directory\n$", err)
     os.mkfifo(tmp_path / "pipe")
     status, out, err = net.agg.try_run(FPISA, "stats", f"--prometheus={tmp_path}/pipe")
-    assert status == 1 and re.match(r"fpisa: .*/pipe: is not a regular file, and would be replaced; .*\n$", err), err
+    assert status == 1 and re.match(r"fpisa: .*/pipe is not a regular file, and would be replaced; .*\n$", err), err
     assert stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode) and sorted(os.listdir(tmp_path)) == ["fpisa.prom", "pipe"]
     for options, says in ((["--json", "--prometheus"], "give either --json or --prometheus"),
                           (["--prometheus="], "name a file"),

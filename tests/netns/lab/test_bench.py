@@ -136,7 +136,7 @@ def test_text(report):
 
 
 @pytest.mark.parametrize("argv, says", [
-    (["--rounds", "8"], "not a number from 9"), (["--cpus", "3"], "not a number"), (["x"], "'x' is not an option"),
+    (["--rounds", "8"], "not a number from 9"), (["--cpus", "3"], "not a number"), (["x"], "unexpected argument 'x'"),
     (["--rows", "2"], "--gradients")])
 def test_usage(mounts, argv, says):
     assert says in bench("arith", *argv, status=2).stderr.splitlines()[0]
@@ -240,7 +240,7 @@ def test_worker_of_other_options(lab, option, value, says):
 
     agg = net.agg.spawn(FPISA, "bench", "wire", "p0", "--workers", net.addresses[0], "--address", ADDRESS, *words(options))
     status, out, err = net.worker[0].try_run(FPISA, "bench", "worker", ADDRESS, *words({**options, option: value}))
-    assert status == 1 and out == "" and "is fused, of 256 elements and window 16, here it is the turn of " + says in err
+    assert status == 1 and out == "" and "is fused, with 256 elements and window 16, but this worker expects " + says in err
     agg.send_signal(signal.SIGTERM)
     agg.communicate(timeout=60)
 

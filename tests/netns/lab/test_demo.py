@@ -197,7 +197,7 @@ def test_table(lab):
 
 def test_refusals(lab):
     net = lab(workers=0)
-    for argv, says in (("--workers 65", "--workers"), ("--loss 2", "--drop"), ("x", "'x' is not an option"),
+    for argv, says in (("--workers 65", "--workers"), ("--loss 2", "--drop"), ("x", "unexpected argument 'x'"),
                        ("--colocated --workers 17", "requires 2 to 16 --workers"), ("--colocated --xdp native", "native XDP cannot send to lo"),
                        ("--colocated --transport xsk", "requires --transport udp"), ("--colocated --fanout multicast", "lo does not carry multicast"),
                        ("--file /no/such", "/no/such"), ("--elements 33", "multiple of 32")):

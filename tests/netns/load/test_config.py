@@ -63,20 +63,20 @@ def programs(net):
 
 def test_apply(net, config):
     config.write((7, {}), (8, {"format": "bf16", "histogram": "yes", "big-endian": "no", "token": "abc"}))
-    assert config.apply() == ["p0: loaded", "p1: loaded", "job 7: made", "job 8: made"]
+    assert config.apply() == ["p0: loaded", "p1: loaded", "job 7: created", "job 8: created"]
     net.check_sum(7)
     before = jobs(net), programs(net)
     assert before[0][8]["format"] == "bf16"
-    assert config.apply() == ["p0: is loaded already", "p1: is loaded already", "job 7: runs already, with ranks 0,1",
-                              "job 8: runs already, with ranks 0,1"]
+    assert config.apply() == ["p0: already loaded", "p1: already loaded", "job 7: already running, with ranks 0,1",
+                              "job 8: already running, with ranks 0,1"]
     assert (jobs(net), programs(net)) == before
     net.fpisa("job", "shrink", "7", "1")
-    assert "job 7: runs already, with ranks 0" in config.apply()
+    assert "job 7: already running, with ranks 0" in config.apply()
     # Missing parts are made again, and a job that the file does not name stays.
     net.fpisa("unload", "p1")
     net.fpisa("job", "del", "8")
     net.add_job(3)
-    assert config.apply() == ["p0: is loaded already", "p1: loaded", "job 7: runs already, with ranks 0", "job 8: made"]
+    assert config.apply() == ["p0: already loaded", "p1: loaded", "job 7: already running, with ranks 0", "job 8: created"]
     assert set(jobs(net)) == {3, 7, 8}
 
 
@@ -119,8 +119,8 @@ def test_unit_has_the_capabilities_it_needs(net, config):
     config.write((7, {"mode": "exact"}), head="[datapath]\ngroup = 64321\n")
     confined = ["setpriv", "--no-new-privs", "--bounding-set=-all," + ",".join("+" + c for c in caps)]
     command, = unit_commands(config, "ExecStart")
-    assert net.agg.run(*confined, *command).splitlines()[-1] == "job 7: made"
-    assert net.agg.run(*confined, *command).splitlines()[-1] == "job 7: runs already, with ranks 0,1"
+    assert net.agg.run(*confined, *command).splitlines()[-1] == "job 7: created"
+    assert net.agg.run(*confined, *command).splitlines()[-1] == "job 7: already running, with ranks 0,1"
     net.check_sum(7)
     # Each missing capability makes the command fail, so the test detects it.
     config.write((8, {}))
@@ -135,13 +135,13 @@ def test_others_are_not_touched(net, config):
     before = jobs(net), programs(net)
     # If the file differs from the running datapath, nothing is made.
     config.write((7, {"window": "32"}), (8, {"window": "16"}), (9, {}))
-    assert not config.refused("job 7: runs with other parameters, see fpisa job show 7; fpisa job del 7")
+    assert not config.refused("job 7 runs with other parameters, see fpisa job show 7; fpisa job del 7")
     config.write((7, {}), mode="skb")
-    config.refused("p0: runs in mode native; fpisa unload p0", "p1: runs in mode native")
+    config.refused("p0: the loaded datapath runs in mode native; fpisa unload p0", "p1: the loaded datapath runs in mode native")
     config.write((7, {}), head="[datapath]\nport = 18001\n")
-    config.refused("port: the datapath runs with 18000")
+    config.refused("port: the loaded datapath has port 18000")
     config.write((7, {}), head="[datapath]\ngroup = 64321\n")
-    config.refused("group: the datapath runs with another")
+    config.refused("group: the loaded datapath belongs to another")
     assert (jobs(net), programs(net)) == before
 
 
@@ -151,7 +151,7 @@ def test_whole_or_nothing(net, config):
              (5, {"workers": f"{net.addresses[0]}@nosuch0"}))
     config.write(*wrong, head="[interface nosuch1]\n")
     says = ["nosuch1: no such interface",
-            "job 2: 512 elements make a frame of 2152 bytes, the MTU of p0 is 1500; try --elements 320",
+            "job 2: 512 elements make a frame of 2152 bytes, but the MTU of p0 is 1500; try --elements 320",
             "worker 192.0.2.1: route: .*unreachable", "job 4: 192.0.2.1 is not an address of this machine", "nosuch0: no such interface"]
     config.refused(*says)
     assert not os.path.exists(PIN)
@@ -227,29 +227,29 @@ def test_other_device(net, config, fanout):
     config.write((7, keys))
     config.apply()
     net.check_sum(7)
-    assert "job 7: runs already, with ranks 0,1" in config.apply()
+    assert "job 7: already running, with ranks 0,1" in config.apply()
     assert all(f"@p{r}" in net.fpisa("job", "show", 7) and m["given"] for r, m in
                enumerate(net.json("job", "show", 7)["members"]))
     config.write((7, {**keys, "workers": f"{a},{b}"}))
-    config.refused("job 7: runs with other parameters, see fpisa job show 7; fpisa job del 7")
+    config.refused("job 7 runs with other parameters, see fpisa job show 7; fpisa job del 7")
     config.write((7, {**keys, "workers": f"{a}@p0,{b}@p0"}))
-    config.refused("job 7: does not reach rank 1 through p0; fpisa job del 7" if fanout == "unicast" else
-                   "job 7: sends results to an interface that no rank is behind; fpisa job del 7")
+    config.refused("job 7 does not reach rank 1 through p0; fpisa job del 7" if fanout == "unicast" else
+                   "job 7 sends results to an interface that leads to no rank; fpisa job del 7")
     net.fpisa("job", "del", 7)
     net.fpisa("job", "add", 7, "--workers", f"{a}@p0,{b}@p0", "--address", ADDRESS, "--fanout", fanout)
     config.write((7, keys))
-    config.refused("job 7: does not reach rank 1 through p1; fpisa job del 7")
+    config.refused("job 7 does not reach rank 1 through p1; fpisa job del 7")
     net.fpisa("job", "del", 7)
     net.add_job(7, "--fanout", fanout)
     assert "@" not in net.fpisa("job", "show", 7) and not net.json("job", "show", 7)["members"][0]["given"]
-    config.refused("job 7: runs with other parameters")
+    config.refused("job 7 runs with other parameters")
 
 
 def test_program_of_another_pin(net, config):
     """The running program must not be detached if the file lacks an option --pin."""
     net.fpisa("load", "p0", "--pin", "/sys/fs/bpf/mine")
     config.write((7, {}))
-    config.refused("p0: runs the datapath that is pinned in /sys/fs/bpf/mine: give --pin /sys/fs/bpf/mine, or fpisa unload p0")
+    config.refused("p0 runs the datapath that is pinned in /sys/fs/bpf/mine; give --pin /sys/fs/bpf/mine, or fpisa unload p0")
 
 
 def test_wrong_file_changes_nothing(net, config):
@@ -268,7 +268,7 @@ def test_interface_that_came_back(net, config):
     net.connect(1, net.worker[1], net.agg, 1500, False)
     config.refused("job 7: its interface towards rank 1 is gone; fpisa job del 7")
     net.fpisa("job", "del", "7")
-    assert config.apply()[-1] == "job 7: made"
+    assert config.apply()[-1] == "job 7: created"
     net.check_sum(7)
 
 
@@ -279,7 +279,7 @@ def test_job_of_another_namespace(net, config):
     other.run(FPISA, "load", "e9")
     other.run(FPISA, "job", "add", 1, "--workers", net.addresses[0], "--address", ADDRESS)
     config.write((1, {"workers": net.addresses[0]}))
-    assert config.refused("job 1: was made in another network namespace; run fpisa config apply there, or take another") == []
+    assert config.refused("job 1 was made in another network namespace; run fpisa config apply there, or take another") == []
 
 
 def test_missing_privilege(net, config):
@@ -289,7 +289,7 @@ def test_missing_privilege(net, config):
         file.write(config.path.read_bytes())
         file.flush()
         status, _, err = net.agg.try_run(FPISA, "config", "apply", file.name, uid=65534)
-    assert status == 1 and "no privilege: run as root" in err
+    assert status == 1 and "no privilege; run as root" in err
 
 
 def test_group_and_port(net, config):

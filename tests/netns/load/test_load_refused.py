@@ -17,14 +17,14 @@ def test_load_refusals(lab):
     net = lab()
     refused(net, ["load", "nosuch0"], "nosuch0: no such interface")
     refused(net, ["load", "p0", "nosuch0"], "nosuch0: no such interface")
-    refused(net, ["load", "p0", "p0"], "p0: named twice")
+    refused(net, ["load", "p0", "p0"], "p0 is named twice")
     refused(net, ["load"], "name at least one interface", status=2, usage=True)
     refused(net, ["load", "p0", "--mode", "hw"], "--mode: 'hw' is not native or skb", 2, usage=True)
     refused(net, ["load", "p0", "--port", "70000"], "--port: '70000' is not a number", 2, usage=True)
     refused(net, ["load", "p0", "--pin", "/dev/shm/fpisa"], "not on a BPF filesystem; mount -t bpf")
     assert not os.path.exists("/dev/shm/fpisa")
     refused(net, ["load", "p0", "--pin", BPFFS + "/no/such"], "/no: No such file or directory; make it with")
-    refused(net, ["load", "p0"], "no privilege: run as root", uid=65534)
+    refused(net, ["load", "p0"], "no privilege; run as root", uid=65534)
 
 
 def on_a_bridge(net):
@@ -37,11 +37,11 @@ def on_a_bridge(net):
 def test_load_above_and_below(lab):
     """With a datapath on both a bridge and its port no worker could join, so the second load is refused."""
     net = on_a_bridge(lab(bridge=True))
-    refused(net, ["load", "p0", "br9", "--mode", "skb"], "p0: is below br9: load only one of them")
+    refused(net, ["load", "p0", "br9", "--mode", "skb"], "p0 is below br9; load only one of them")
     net.fpisa("load", "p0")
     for mode in "native", "skb":
         refused(net, ["load", "br9", "--mode", mode],
-                "br9: a datapath is on p0, below it: with both, workers cannot join; give that interface for the workers, ADDR@p0, or fpisa unload p0 first")
+                "br9: a datapath is on p0, below it, and workers cannot join with both; give that interface for the workers, ADDR@p0, or fpisa unload p0 first")
     refused(net, ["load", "br9", "--mode", "skb", "--pin", BPFFS + "/other"], "br9: a datapath is on p0, below it")
     net.fpisa("unload")
     net.fpisa("load", "br9", "--mode", "skb")
@@ -93,11 +93,11 @@ def test_verbs_without_descriptors(lab, most):
 def test_load_twice(lab):
     net = lab()
     net.load()
-    refused(net, ["load", "p0"], "p0: is loaded already, native, pinned in .*; fpisa unload p0")
-    refused(net, ["load", "p0", "--mode", "skb"], "p0: is loaded already")
-    refused(net, ["load", "p0", "--pin", BPFFS + "/other"], f"p0: runs the datapath that is pinned in {PIN}: give --pin {PIN}, or ")
+    refused(net, ["load", "p0"], "p0 is loaded already, native, pinned in .*; fpisa unload p0")
+    refused(net, ["load", "p0", "--mode", "skb"], "p0 is loaded already")
+    refused(net, ["load", "p0", "--pin", BPFFS + "/other"], f"p0 runs the datapath that is pinned in {PIN}; give --pin {PIN}, or ")
     net.fpisa("unload", "p1")
-    refused(net, ["load", "p1", "p0"], "p0: is loaded already")
+    refused(net, ["load", "p1", "p0"], "p0 is loaded already")
     refused(net, ["load", "p1", "--port", "99"], "a datapath with port 18000 is loaded")
     net.fpisa("load", "p1")
     net.add_job(1)

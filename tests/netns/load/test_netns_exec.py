@@ -76,8 +76,8 @@ def test_pins_that_were_lost(named):
                     "dev", "e0", "xdp", "obj", OBJECT], check=True)
     assert attached(named) and not os.path.exists(IP_PIN)
     status, said = there(named, f"{FPISA} load e0")
-    m = re.fullmatch(rf"fpisa: e0: another XDP program is attached \(fpisa, id \d+, not pinned in {PIN}: give "
-                     r"its --pin, unless ip -n or ip netns exec lost its pins\); (ip link set dev e0 xdp off)\n", said)
+    m = re.fullmatch(rf"fpisa: e0: another XDP program is attached \(fpisa, id \d+, not pinned in {PIN}\); give "
+                     r"the --pin of its datapath, or, if ip -n or ip netns exec lost its pins, (ip link set dev e0 xdp off)\n", said)
     assert status == 1 and m, said
     assert there(named, m[1])[0] == 0 and there(named, f"{FPISA} load e0")[0] == 0
     assert there(named, f"{FPISA} unload")[0] == 0

@@ -25,7 +25,7 @@ def test_more_slots(lab):
     assert [net.json("job", "show", job)["slot_base"] for job in range(4)] == [2048, 4096, 6144, 0]
     status = net.json("status")
     assert (status["slots"], status["slots_taken"]) == (4096, 4096) and "slots       4096 of 4096\n" in net.fpisa("status")
-    refused(net, add(net, "--window", 1, job=9), "window 1 needs 2 of 8192 slot entries, 8192 are taken; load with more than --slots 4096, "
+    refused(net, add(net, "--window", 1, job=9), "window 1 needs 2 of 8192 slot entries, but 8192 are taken; load with more than --slots 4096, "
             r"delete finished jobs \(fpisa job del\), or try a smaller --window$")
     for job in range(4):
         net.check_sum(job, 300000)
@@ -41,13 +41,13 @@ def test_fewer_slots(lab):
     net.fpisa("load", "p2")
     net.add_job(0, "--window", 16, "--mode", "exact")
     assert entries("fpisa_limbs") == 32
-    refused(net, add(net, "--window", 1, "--mode", "exact", job=9), "needs 2 of 32 slot entries of mode exact, 32 are taken")
+    refused(net, add(net, "--window", 1, "--mode", "exact", job=9), "needs 2 of 32 slot entries of mode exact, but 32 are taken")
     net.add_job(1, "--window", 32)
     net.fpisa("query", "add", 5, "--kind", "topn", "--workers", net.addresses[0], "--master", net.addresses[1], "--address", ADDRESS, "--limit", 5)
     net.add_job(2, "--window", 16)
     for job in range(3):
         net.check_sum(job, 30000)
-    refused(net, add(net, job=9), "window 64 needs 128 of 128 slot entries, 128 are taken")
+    refused(net, add(net, job=9), "window 64 needs 128 of 128 slot entries, but 128 are taken")
 
 
 @pytest.mark.long
@@ -67,10 +67,10 @@ def test_configuration(lab, tmp_path):
     jobs = "".join(f"[job {n}]\nworkers = {','.join(net.addresses)}\naddress = {ADDRESS}\nwindow = 1024\n" for n in range(2))
     file.write_text("[interface p0]\n" + jobs)
     _, _, err = net.agg.try_run(FPISA, "config", "apply", file)
-    assert f"{file}:6: job 1: window 1024 needs 2048 of 2048 slot entries, 2048 are taken" in err and not os.path.exists(PIN)
+    assert f"{file}:6: job 1: window 1024 needs 2048 of 2048 slot entries, but 2048 are taken" in err and not os.path.exists(PIN)
     file.write_text("[interface p0]\n[datapath]\nslots = 1024\n" + jobs)
     _, _, err = net.agg.try_run(FPISA, "config", "check", file)
-    assert f"{file}:8: job 1: window 1024 needs 2048 of 2048 slot entries, 2048 are taken" in err
+    assert f"{file}:8: job 1: window 1024 needs 2048 of 2048 slot entries, but 2048 are taken" in err
     file.write_text("[interface p0]\n[interface p1]\n[manager]\nwithout-key = yes\nslots = 3000\n[datapath]\nslots = 2048\n" + jobs)
     _, _, err = net.agg.try_run(FPISA, "config", "check", file)
     assert f"{file}:3: [manager], slots = 3000: the datapath has 2048" in err
@@ -80,7 +80,7 @@ def test_configuration(lab, tmp_path):
     net.check_sum(1, 30000)
     file.write_text("[interface p0]\n[datapath]\nslots = 4096\n")
     _, _, err = net.agg.try_run(FPISA, "config", "apply", file)
-    assert f"{file}:2: slots: the datapath runs with 2048; fpisa unload, then fpisa config apply" in err
+    assert f"{file}:2: slots: the loaded datapath has 2048 slots; fpisa unload, then fpisa config apply" in err
     assert len(net.json("job", "list")) == 2
 
 
@@ -93,8 +93,8 @@ def test_configuration_without_slots(lab, tmp_path):
                     "".join(f"[job {n}]\nworkers = {','.join(net.addresses)}\naddress = {ADDRESS}\nwindow = 1024\n" for n in range(2)))
     net.load("--slots", 2048)
     status, _, err = net.agg.try_run(FPISA, "config", "check", file)
-    assert status == 0 and f"warning: {file}:7: job 1: does not fit the default of 1024 slots" in err and ":3: " not in err, err
-    assert "job 1: made" in net.fpisa("config", "apply", file)
+    assert status == 0 and f"warning: {file}:7: job 1 does not fit the default of 1024 slots" in err and ":3: " not in err, err
+    assert "job 1: created" in net.fpisa("config", "apply", file)
     assert "job 1: runs already" in net.fpisa("config", "apply", file)
     manager = net.agg.spawn(FPISA, "serve", file)
     try:

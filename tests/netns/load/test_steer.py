@@ -274,9 +274,9 @@ def test_configured(lab, tmp_path):
 
     assert apply("0-1") == (0, "p0: loaded\np1: loaded\n", "")
     assert net.json("status")["cpus"] == [0, 1] and net.json("status")["cpu_queue"] == 64
-    assert apply("0,1") == (0, "p0: is loaded already\np1: is loaded already\n", "")
+    assert apply("0,1") == (0, "p0: already loaded\np1: already loaded\n", "")
     status, out, err = apply("1")
-    assert status == 1 and out == "" and err.count("cpus: the datapath runs with other CPUs") == 1
+    assert status == 1 and out == "" and err.count("cpus: the loaded datapath sums on other CPUs") == 1
     net.add_job(1)
     net.check_sum(1)
 

@@ -15,19 +15,19 @@ from shared import copy_pin
 
 def test_unload_refusals(lab):
     net = lab()
-    refused(net, ["unload"], "nothing is loaded, nothing to unload")
-    refused(net, ["unload", "p0"], "nothing is loaded")
-    refused(net, ["unload", "--pin", BPFFS + "/other"], "/other: nothing is loaded")
+    refused(net, ["unload"], "no datapath is loaded; ip link set")
+    refused(net, ["unload", "p0"], "no datapath is loaded")
+    refused(net, ["unload", "--pin", BPFFS + "/other"], "/other: no datapath is loaded")
     os.mkdir(BPFFS + "/other")  # an empty directory that belongs to another owner
-    refused(net, ["unload", "--pin", BPFFS + "/other"], "/other: nothing is loaded")
+    refused(net, ["unload", "--pin", BPFFS + "/other"], "/other: no datapath is loaded")
     os.rmdir(BPFFS + "/other")
     net.fpisa("load", "p0")
-    refused(net, ["unload", "p1"], "p1: this datapath is not loaded on it")
-    refused(net, ["unload", "p0", "p1"], "p1: this datapath is not loaded on it")
+    refused(net, ["unload", "p1"], "p1: this datapath is not loaded there")
+    refused(net, ["unload", "p0", "p1"], "p1: this datapath is not loaded there")
     refused(net, ["unload", "nosuch0"], "nosuch0: no such interface")
-    refused(net, ["unload", "p0"], "no privilege: run as root", uid=65534)
-    assert net.fpisa("unload", "p0") == "last interface detached: datapath and its jobs removed\n"
-    refused(net, ["unload"], "nothing is loaded")
+    refused(net, ["unload", "p0"], "no privilege; run as root", uid=65534)
+    assert net.fpisa("unload", "p0") == "the last interface is detached, and the datapath and its jobs are removed\n"
+    refused(net, ["unload"], "no datapath is loaded")
 
 
 def another(net):
@@ -47,14 +47,14 @@ def test_unload_while_another_namespace_runs_it(lab):
     net.add_job(1)
     other.run(FPISA, "load", "e0")
     there = rf"nsenter -t {keeper.pid} -n fpisa unload"
-    said = rf"detached in this network namespace; datapath and jobs stay, because they run on e0 of another; {there}\n"
+    said = rf"detached in this network namespace; the datapath and its jobs stay, because they run on e0 of another; {there}\n"
     assert net.fpisa("unload", "p0") == ""
     assert re.fullmatch(said, net.fpisa("unload", "p1"))
     assert [j["job"] for j in net.json("job", "list")] == [1]
     net.fpisa("load", *net.ports)
     net.check_sum(1)
     assert re.fullmatch(said, net.fpisa("unload"))
-    refused(net, ["unload"], rf"{PIN}: does not run in this network namespace, but on e0 of another; {there}")
+    refused(net, ["unload"], rf"{PIN}: the datapath does not run in this network namespace, but on e0 of another; {there}")
     _, out, _ = net.agg.try_run(FPISA, "doctor")
     line, = [x for x in out.splitlines() if " datapath: " in x]
     assert re.fullmatch(rf"ok     datapath: attached: pinned in {PIN}, on no interface of this network namespace, but on e0 of "
@@ -97,7 +97,7 @@ def test_unload_that_may_not_look_into_processes(lab):
     other.run(FPISA, "load", "e0")
     caps = "-all,+net_admin,+sys_admin"
     unload = ["setpriv", "--bounding-set", caps, "--inh-caps", caps, FPISA, "unload"]
-    assert re.fullmatch("detached in this network namespace; datapath and jobs stay, because .*; run fpisa unload with CAP_SYS_PTRACE\n",
+    assert re.fullmatch("detached in this network namespace; the datapath and its jobs stay, because .*; run fpisa unload with CAP_SYS_PTRACE\n",
                         net.agg.run(*unload))
     assert os.path.exists(PIN)
     status, _, err = net.agg.try_run(*unload)
@@ -120,7 +120,7 @@ def test_unload_that_cannot_tell(lab, tmp_path, scarce, said):
     status, out, err = net.agg.try_run(FPISA, "unload", *filter(None, [env.pop("named", "")]), env=env)
     assert (status, out) == (1, "") and re.search(said, err), err
     net.check_sum(1)
-    assert net.fpisa("unload") == "last interface detached: datapath and its jobs removed\n" or not os.path.exists(PIN)
+    assert net.fpisa("unload") == "the last interface is detached, and the datapath and its jobs are removed\n" or not os.path.exists(PIN)
 
 
 def test_stamp_that_cannot_be_read(lab, tmp_path):
@@ -146,7 +146,7 @@ def test_many_pins(lab):
     net.add_job(1)
     assert {os.stat(f"{PIN}/fpisa_ports_{i}").st_gid for i in range(100)} == {64321}
     # A failed load removes only the objects that it made.
-    refused(net, ["load", "p0"], "p0: is loaded already")
+    refused(net, ["load", "p0"], "p0 is loaded already")
     assert net.fpisa("unload") == ""
     assert not os.path.exists(PIN)
 
@@ -155,12 +155,12 @@ def test_pins_of_others(lab):
     """A pin stays if it has a name of fpisa but its object has another name. Its directory stays too."""
     net, mine = lab(workers=1), BPFFS + "/fpisa_mine"
     pin_map(net, mine, "mine")
-    refused(net, ["unload"], "nothing is loaded, nothing to unload")
+    refused(net, ["unload"], "no datapath is loaded; ip link set")
     net.load()
     pin_map(net, PIN + "/fpisa_mine", "mine")
     net.fpisa("unload")
     assert os.path.exists(mine) and os.listdir(PIN) == ["fpisa_mine"]
-    refused(net, ["unload"], "nothing is loaded, nothing to unload")
+    refused(net, ["unload"], "no datapath is loaded; ip link set")
 
 
 def test_unload_beside_remains(lab):
@@ -171,7 +171,7 @@ def test_unload_beside_remains(lab):
     pin_map(net, PIN + "/fpisa_abi", "fpisa_abi")
     net.fpisa("unload")
     assert not os.path.exists(PIN) and "xdp" not in net.agg.run("ip", "link", "show", "p0")
-    refused(net, ["unload"], "nothing is loaded, nothing to unload")
+    refused(net, ["unload"], "no datapath is loaded; ip link set")
 
 
 @pytest.mark.parametrize("left", [[], ["fpisa_abi"], ["fpisa_abi", "fpisa_histogram", "fpisa_counters"], ["fpisa_lpm"]])
@@ -185,7 +185,7 @@ def test_unload_of_what_a_killed_one_left(lab, left):
     if left:
         assert net.fpisa("unload") == ""
     else:
-        assert "nothing is loaded, nothing to unload" in net.agg.try_run(FPISA, "unload")[2]
+        assert "no datapath is loaded; ip link set" in net.agg.try_run(FPISA, "unload")[2]
     assert not os.path.exists(PIN)
     # An interface that runs the datapath is found through any remaining map.
     for is_lost in (lambda name: name == "fpisa_jobs", lambda name: name != "fpisa_stages"):

@@ -178,7 +178,7 @@ def test_other_layout(lab, tmp_path):
     for verb in (["status"], ["stats"], ["slots"], ["job", "list"], ["job", "del", "1"], add, ["upgrade"],
                  ["load", "p0", "--pin", BPFFS]):
         status, out, err = net.agg.try_run(FPISA, *verb)
-        assert (status, out) == (1, "") and "made by another version of fpisa, whose maps hold other things" in err, verb
+        assert (status, out) == (1, "") and "made by another version of fpisa, whose maps have another layout" in err, verb
         assert len(err.splitlines()) == 1
     net.fpisa("unload")
     assert not [name for name in os.listdir(BPFFS) if name.startswith("fpisa")]

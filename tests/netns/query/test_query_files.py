@@ -102,7 +102,7 @@ def test_parquet_written_while_it_is_read(asked, tmp_path):
             f.write("z")
         if hide:
             os.utime(path, (1000000, 1000000))
-        assert "t.parquet: was written while the query read it; ask again" in read_whole(p)[2]
+        assert "t.parquet was written while the query read it; ask again" in read_whole(p)[2]
 
 
 def test_parquet_columns(asked, tmp_path):
@@ -169,4 +169,4 @@ def test_files_change(asked):
         if change == "replaced":
             assert status == 0 and [tuple(r) for r in answer["rows"]] == rows, err
         else:
-            assert status == 1 and "t.csv: was written while the query read it; ask again" in err, err
+            assert status == 1 and "t.csv was written while the query read it; ask again" in err, err

@@ -222,7 +222,7 @@ def test_refusals(asked):
             ((*on, "k=key"), 3, "query 3 at the aggregator has kind "),
             (("--join", "days", "--on", "d=day", "--by", "d", "--value", "v"), 4, "query 4 has no filter of join keys at the aggregator"),
             ((*on, "k=key", *groups), 3, "big.csv: column k may be NULL; group a join by columns that are not null"),
-            ((*on, "d=key", *groups), 3, "big.csv: column d is in the join's key: the key of groups must begin with it"),
+            ((*on, "d=key", *groups), 3, "big.csv: column d is in the join's key, so the key of groups must begin with this column"),
             ((*on, "k=size"), 1, "big.csv: column k is int64, and small.csv: size is int32; columns of a join must have the same type"),
             ((*on, "s=key"), 1, "big.csv: column s is text; join keys are numbers and dates"),
             ((*on, "k=none"), 1, "small.csv: the schema has no column 'none'"),

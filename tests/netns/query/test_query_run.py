@@ -323,13 +323,13 @@ def test_refusals(asked, tmp_path):
     q.table(1, [(1, 1.0)], name="link")
     os.unlink(os.path.join(q.directory(0), "link.csv"))
     os.symlink("/etc/passwd", os.path.join(q.directory(0), "link.csv"))
-    assert "link.csv: leads out of the worker's directory" in q.fails(*groups, table="link")
+    assert "link.csv: the path leads out of the worker's directory" in q.fails(*groups, table="link")
 
     # Try invalid keys.
     other = str(tmp_path / "other-keys")
     q.net.fpisa("key", "new", "queries", other)
     says = q.fails(*groups, key=other, workers=q.net.addresses[0])
-    assert f"{first}: refuses key queries:" in says and f", the last of the master's file {other}: that line must be " in says
+    assert f"{first} refuses key queries:" in says and f", the last of the master's file {other}; that line must be " in says
     assert "no key in common" in says
     hear(q.workers[0], re.escape(f"its key is not in the worker's file {q.key}; "))
     for make, why in (
@@ -388,7 +388,7 @@ def test_key_itself(asked, tmp_path):
     assert ask(key=queries.last_key(q.key))[0]["rows"] == [["1", "2.0"]]
     key = queries.last_key(other)
     _, status, err = ask(key=key)
-    assert status == 1 and f"refuses key {key.rsplit(':', 1)[0]}: that line must be in its key file" in err and key not in err, err
+    assert status == 1 and f"refuses key {key.rsplit(':', 1)[0]}; that line must be in the worker's key file" in err and key not in err, err
     for wrong in "", "queries", key + "0", key + "\n", key.upper():
         assert ask(key=wrong)[1:] == (1, "-22: options.key is not a key NAME:ID:SECRET; `fpisa key new` writes one\n")
-    assert ask(key=key, key_file=other)[2] == "-22: options.key and options.key_file: give one of them\n"
+    assert ask(key=key, key_file=other)[2] == "-22: give either options.key or options.key_file\n"

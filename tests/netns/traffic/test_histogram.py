@@ -76,7 +76,7 @@ def test_histogram_refusals(lab):
     refused(net, ["histogram", "1"], "not loaded|nothing is loaded|fpisa load")
     net.load()
     net.add_job(1)
-    refused(net, ["histogram", "1"], "job 1: keeps no histogram; make it with --histogram")
+    refused(net, ["histogram", "1"], "job 1 has no histogram; create the job with --histogram")
     refused(net, ["histogram", "2"], "job 2: no such job; see fpisa job list")
     refused(net, ["histogram"], "histogram: give one job number", 2, usage=True)
     refused(net, ["histogram", "1", "2"], "histogram: give one job number", 2, usage=True)

@@ -129,11 +129,11 @@ def test_refusals(lab):
         status, out, err = net.agg.try_run(FPISA, "demo", *options.split())
         assert (status, out) == (1, "") and says in err and len(err.splitlines()) == 1, err
     for options, says in (
-            ("--op scale", "--factor is missing"), ("--factor 2", "--factor: requires --op scale"),
+            ("--op scale", "--factor is missing"), ("--factor 2", "--factor requires --op scale"),
             ("--op scale --factor 0", "finite number other than zero"), ("--op scale --factor x", "'x'"),
             ("--op scale --factor inf", "'inf'"), ("--op scale --factor nan", "'nan'"),
             ("--op scale --factor 1e300", "range of a float"), ("--op scale --factor 1e-300", "range of a float"),
-            ("--reciprocal", "--reciprocal: requires --op avg"), ("--op min --histogram", "--histogram: requires"),
-            ("--op norm --histogram", "--histogram: requires"), ("--op mean", "'mean'")):
+            ("--reciprocal", "--reciprocal requires --op avg"), ("--op min --histogram", "--histogram requires"),
+            ("--op norm --histogram", "--histogram requires"), ("--op mean", "'mean'")):
         status, out, err = net.agg.try_run(FPISA, "demo", *options.split())
         assert (status, out) == (2, "") and says in err.splitlines()[0], err

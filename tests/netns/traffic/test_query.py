@@ -165,17 +165,17 @@ def test_verbs(lab):
     assert [j["job"] for j in net.json("job", "list")] == [1]
     assert [(q["query"], q["kind"], q["limit"], q["workers"]) for q in net.json("query", "list")] == [(5, "table", 10, 2)]
     assert re.search(r"^    5  table        10          4        2       0$", net.fpisa("query", "list"), re.M)
-    for argv, says in ((("job", "show", 5), "job 5: is a query; see fpisa query show 5"),
-                       (("job", "del", 5), "job 5: is a query"),
-                       (("query", "show", 1), "query 1: is a job; see fpisa job show 1"),
-                       (("query", "del", 1), "query 1: is a job"),
+    for argv, says in ((("job", "show", 5), "job 5 is a query; see fpisa query show 5"),
+                       (("job", "del", 5), "job 5 is a query"),
+                       (("query", "show", 1), "query 1 is a job; see fpisa job show 1"),
+                       (("query", "del", 1), "query 1 is a job"),
                        (("query", "show", 2), "query 2: no such query; see fpisa query list")):
         status, out, err = net.agg.try_run(FPISA, *argv)
         assert status == 1 and not out and says in err, err
     for options, says in ((("--kind", "topn"), "--limit is missing"),
-                          (("--kind", "topn", "--limit", 70000), "limit 70000; 1 to 65536 is possible"),
+                          (("--kind", "topn", "--limit", 70000), "limit 70000 is not supported; give 1 to 65536"),
                           (("--kind", "table", "--limit", 9, "--ties"), "a table has no order"),
-                          (("--kind", "table", "--limit", 9, "--key-bytes", 12), "keys of 12 bytes; 4, 8, 16 and 32"),
+                          (("--kind", "table", "--limit", 9, "--key-bytes", 12), "keys of 12 bytes are not supported; give --key-bytes 4, 8, 16 or 32"),
                           (("--kind", "sum", "--limit", 9), "'sum' is not topn or table or join"),
                           (("--kind", "table", "--limit", 9, "--values", "half"), "'half' is not real or double or int64 or int128"),
                           (("--kind", "topn", "--limit", 9, "--values", "double"), "--values other than real requires --kind table"),
@@ -200,7 +200,7 @@ def test_verbs(lab):
     assert status == 1 and "query 1: a job has this number, and jobs and queries share the numbers 0 to 63; take another number, " \
         "or fpisa job del 1" in err
     for kind, number, says in (("job", 5, "job 5: a query has this number, and jobs and queries share the numbers 0 to 63"),
-                               ("query", 5, "query 5: exists already; fpisa query del 5, or take another number")):
+                               ("query", 5, "query 5 exists already; fpisa query del 5, or take another number")):
         options = ("--kind", "topn", "--limit", 1, "--master", net.addresses[1]) if kind == "query" else ()
         status, _, err = net.agg.try_run(FPISA, kind, "add", number, "--workers", net.addresses[0], "--address", ADDRESS, *options)
         assert status == 1 and says in err, err

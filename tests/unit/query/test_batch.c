@@ -285,7 +285,7 @@ static void refusals(void **state)
 	fill(1);
 	assert_true(batch_slice(&batch));
 	assert_int_equal(batch_key(&batch, 0, &c, 32, false, "t", &row), -EINVAL);
-	assert_string_equal(fpisa_query_error(), "t: column c: a byte 0");
+	assert_string_equal(fpisa_query_error(), "t: column c: a text has a zero byte");
 }
 
 /* Only the columns that a statement uses are read. */

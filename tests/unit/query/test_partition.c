@@ -100,9 +100,9 @@ static const struct {
 	{"a date", "a\n1999-02-29\n", NULL, "t.csv:2: column a: '1999-02-29' is out of range for date"},
 	{"a date", "a\n1999-2-3\n", NULL, "t.csv:2: column a: '1999-2-3' is not a valid date"},
 	{"a int32 not null", "a\n1\n\n", NULL, "t.csv:3: column a is empty, and the schema says not null"},
-	{"a text", "a\nx\"y\n", NULL, "t.csv:2: a quote in a field that does not begin with one"},
-	{"a text", "a\n\"xy\n", NULL, "t.csv:2: a quote that is not closed, or is not followed by a comma"},
-	{"a text", "a\n\"x\"y\n", NULL, "t.csv:2: a quote that is not closed, or is not followed by a comma"},
+	{"a text", "a\nx\"y\n", NULL, "t.csv:2: a field has a quote but does not begin with a quote"},
+	{"a text", "a\n\"xy\n", NULL, "t.csv:2: a quote is not closed, or is not followed by a comma"},
+	{"a text", "a\n\"x\"y\n", NULL, "t.csv:2: a quote is not closed, or is not followed by a comma"},
 	{"a int32\nb int32", NULL, "1|2|\n1|2\n", "t.tbl:2: the row does not end with |"},
 	{"a int32", NULL, "1|2|\n", "t.tbl:1: 2 fields, but the schema has 1 columns"},
 	{"a int32\nb int32", "b,a\n1,2\n", NULL, "t.csv:1: column 1 is 'b', but a in the schema"},
@@ -120,12 +120,12 @@ static const struct {
 	 "\xef\xbb\xbf"
 	 "b\n",
 	 NULL, "t.csv:1: column 1 is 'b', but a in the schema"},
-	{"a int32\n", "\xef\xbb\xbf", NULL, "t.csv:1: is empty; the first row of a CSV names the columns"},
-	{"a int32", "", NULL, "t.csv:1: is empty; the first row of a CSV names the columns"},
+	{"a int32\n", "\xef\xbb\xbf", NULL, "t.csv:1: the file is empty; the first row of a CSV names the columns"},
+	{"a int32", "", NULL, "t.csv:1: the file is empty; the first row of a CSV names the columns"},
 	{"a int32", NULL, NULL, "table t has no rows here: none of t.csv, .tbl and .parquet exists"},
 	{"a int32", "a\n", "1|\n", "t.csv and t.tbl both exist; keep one of them"},
 	{NULL, "a\n", NULL, "no table t here: file t.schema does not exist"},
-	{"# nothing\n\n", "a\n", NULL, "t.schema: does not name a column; give a line NAME TYPE [not null] for each"},
+	{"# nothing\n\n", "a\n", NULL, "t.schema does not name a column; give a line NAME TYPE [not null] for each"},
 	{"a int32\nb int8", "a\n", NULL,
 	 "t.schema:2: column b: 'int8' is not a type; the types are real, double, int32, int64, text, date and "
 	 "decimal(P,S), with P of 1 to 38 digits, S of them after the point"},
@@ -154,11 +154,11 @@ static void files(void **state)
 	put_text("t.schema", "a text\n");
 	put("t.csv", "a\nx\0y\n", 6);
 	dump(said, sizeof(said));
-	assert_string_equal(said, "t.csv:2: a byte 0");
+	assert_string_equal(said, "t.csv:2: the text has a zero byte");
 	/* A name that contains a byte 0 does not match. */
 	put("t.csv", "a\0b\nx\n", 6);
 	dump(said, sizeof(said));
-	assert_string_equal(said, "t.csv:1: a byte 0");
+	assert_string_equal(said, "t.csv:1: the text has a zero byte");
 }
 
 /* Check that invalid values are accepted in unused columns and refused in used columns. */
@@ -174,7 +174,8 @@ static void unused(void **state)
 	struct fpisa_field field[FPISA_COLUMNS_MOST];
 	const bool only_a[FPISA_COLUMNS_MOST] = {true},
 		   a_and[][FPISA_COLUMNS_MOST] = {{true, true}, {true, false, true}, {true, false, false, true}};
-	const char *const says[] = {"column b is empty, and the schema says not null", "a byte 0", "a byte 0"};
+	const char *const says[] = {"column b is empty, and the schema says not null", "the text has a zero byte",
+				    "the text has a zero byte"};
 	struct partition p;
 	uint64_t at;
 
@@ -203,7 +204,7 @@ static void unused(void **state)
 static void long_rows(void **state)
 {
 	static const char *const says[] = {
-		"t.csv:2: a row has at most 1 MiB, and this one has more, or a quote that is not closed",
+		"t.csv:2: a row has at most 1 MiB, but this row has more, or has a quote that is not closed",
 		"t.tbl:1: a row has at most 1 MiB; shorten its texts, or leave out columns"};
 	char *bytes = malloc(TEXT_ROW + 16);
 	struct fpisa_field field[FPISA_COLUMNS_MOST];
@@ -403,7 +404,7 @@ static void written(void **state)
 		assert_int_equal(fstat(p.fd, &st), 0);
 		assert_true(st.st_size == WRITTEN_BYTES && st.st_mtim.tv_nsec == times[1].tv_nsec);
 		assert_int_equal(partition_unchanged(&p), -ESTALE);
-		assert_string_equal(fpisa_error(), "t.csv: was written while the query read it; ask again");
+		assert_string_equal(fpisa_error(), "t.csv was written while the query read it; ask again");
 		partition_close(&p);
 	}
 }
@@ -446,7 +447,7 @@ static void unwatched(void **state)
 	assert_int_equal(partition_whole(&p), -ESTALE);
 	assert_string_equal(
 		fpisa_error(),
-		"t.csv: was linked, renamed or replaced while the query read it, and may have been written; ask again");
+		"t.csv was linked, renamed or replaced while the query read it, and may have been written; ask again");
 	partition_close(&p);
 }
 
@@ -498,7 +499,7 @@ static void open_for_writing(void **state)
 		fd = openat(directory, names[i], O_WRONLY);
 		assert_int_equal(open_table(&p, "t"), -ESTALE);
 		snprintf(want, sizeof(want),
-			 "%s: is open for writing; ask again when it is closed, or write another file and "
+			 "%s is open for writing; ask again when it is closed, or write another file and "
 			 "rename it to this name",
 			 names[i]);
 		assert_string_equal(fpisa_error(), want);
@@ -561,7 +562,7 @@ static void escapes(void **state)
 	symlinkat("t.schema", directory, "inside.schema");
 	symlinkat("/etc/passwd", directory, "t.csv");
 	assert_int_equal(open_table(&p, "t"), -EXDEV);
-	assert_string_equal(fpisa_error(), "t.csv: leads out of the worker's directory");
+	assert_string_equal(fpisa_error(), "t.csv: the path leads out of the worker's directory");
 	unlinkat(directory, "t.csv", 0);
 	snprintf(link, sizeof(link), "..%s", strrchr(outside, '/'));
 	symlinkat(link, directory, "t.csv");

@@ -32,7 +32,8 @@ const char analyze_help[] =
 	"  --seed S           seed of the orders; default 1\n"
 	"  --plot PREFIX      draw PREFIX-ratio, -error and -source as .svg and .png, by gnuplot\n"
 	"  --json             print one object\n"
-	"An error is the distance from the exact sum in ulps of the correctly rounded sum, which itself is off by at most\n"
+	"An error is the distance from the exact sum in ulps of the correctly rounded sum, which itself is off by at "
+	"most\n"
 	"0.5. fpisa demo uses the same measure.\n"
 	"  correct            sums that are correctly rounded\n"
 	"  by order           sums whose bits depend on the order of addition\n"
@@ -41,9 +42,12 @@ const char analyze_help[] =
 	"  left-shifted       adds that shifted the incoming mantissa left\n"
 	"  overflowed         adds that saturated\n"
 	"  max/min            ratio of the workers' magnitudes of one element, if none is zero\n"
-	"The sources of an error are right shifts (rounding), overwrites, saturation (left shift: no register saturates\n"
-	"without one) and the last rounding (read-out). If an element has an infinity or a NaN among its values, it has no\n"
-	"error if the result is that of the exact sum. Otherwise it counts as one that left or entered the range, as does\n"
+	"The sources of an error are right shifts (rounding), overwrites, saturation (left shift: no register "
+	"saturates\n"
+	"without one) and the last rounding (read-out). If an element has an infinity or a NaN among its values, it "
+	"has no\n"
+	"error if the result is that of the exact sum. Otherwise it counts as one that left or entered the range, as "
+	"does\n"
 	"an overflow.\n";
 
 enum {
@@ -99,7 +103,8 @@ static int parse_format(const char *what, int *format)
 		return err;
 	f = fpisa_format_of(*format);
 	if (f.integer || f.shared)
-		return refuse(BAD_USAGE, "%s: %s values have no exponent each; give a floating format", what, optarg);
+		return refuse(BAD_USAGE, "%s: values of %s have no exponent each; give a floating-point format", what,
+			      optarg);
 	return 0;
 }
 
@@ -148,7 +153,7 @@ static int choose_modes(struct analyze_options *o)
 		if (!asked)
 			o->modes[mode] = exists;
 		else if (o->modes[mode] && !exists)
-			return refuse(BAD_USAGE, "--mode: %s is not available in %s; leave it out",
+			return refuse(BAD_USAGE, "--mode: %s is not available in %s; leave that mode out",
 				      name_of(mode_names, mode), name_of(format_names, o->format));
 	}
 	return 0;
@@ -206,10 +211,12 @@ static int join_files(struct gradients *files, uint32_t n, struct analyze_input 
 {
 	if (n == 1)
 		return refuse(-EINVAL,
-			      "%s: does not say how many rows it has; give --workers N, or a file for each worker",
+			      "%s does not say how many rows it has; give --workers N, or a file for each worker",
 			      files[0].path);
 	if (n > FPISA_MAX_WORKERS)
-		return refuse(-EINVAL, "%s: is one of %u workers, more than %u; give --workers N if each has N",
+		return refuse(-EINVAL,
+			      "%s is one of %u files, and each is a worker, but at most %u are possible; give --workers N "
+			      "if each file has N rows",
 			      files[0].path, n, FPISA_MAX_WORKERS);
 	*in = (struct analyze_input){.files = files, .file_count = n, .workers = n};
 	for (uint32_t i = 0; i < n; i++) {
@@ -218,9 +225,11 @@ static int join_files(struct gradients *files, uint32_t n, struct analyze_input 
 		if (err)
 			return err;
 		if (files[i].elements != files[0].elements)
-			return refuse(-EINVAL, "%s: holds %llu values, %s %llu; one worker each, they must be equal",
-				      files[i].path, (unsigned long long)files[i].elements, files[0].path,
-				      (unsigned long long)files[0].elements);
+			return refuse(
+				-EINVAL,
+				"%s has %llu values, but %s has %llu; files of one worker each must have equal numbers",
+				files[i].path, (unsigned long long)files[i].elements, files[0].path,
+				(unsigned long long)files[0].elements);
 	}
 	in->elements = files[0].elements;
 	return 0;
@@ -234,13 +243,13 @@ static int split_files(const struct analyze_options *o, struct gradients *files,
 		int err;
 
 		if (!o->workers && !g->rows)
-			return refuse(-EINVAL, "%s: does not say how many rows it has, as %s does; give --workers N",
+			return refuse(-EINVAL, "%s does not say how many rows it has, but %s does; give --workers N",
 				      g->path, files[0].path);
 		err = gradients_split(g, o->workers ?: g->rows, "--workers");
 		if (err)
 			return err;
 		if (g->rows > FPISA_MAX_WORKERS)
-			return refuse(-EINVAL, "%s: has %u rows, more than %u workers; save it as [workers, elements]",
+			return refuse(-EINVAL, "%s has %u rows, more than %u workers; save it as [workers, elements]",
 				      g->path, g->rows, FPISA_MAX_WORKERS);
 		in[i] = (struct analyze_input){.files = g, .file_count = 1, .workers = g->rows, .elements = g->elements};
 	}

@@ -27,9 +27,12 @@ const char bench_arith_help[] =
 	"  --gradients FILE   measure the modes also on values of a file, raw fp32 or .npy\n"
 	"  --rows N           rows of a raw file, one per worker; default 8\n"
 	"  --seed S           seed of the random values; default the time\n"
-	"The bench runs the programs of a port by BPF_PROG_TEST_RUN, one frame a run: parser, checks, checksum, slot, pipeline,\n"
-	"counters. Frames have 256 values, of fp64 in mode exact 32 to 128. Random values are fresh for every frame, with\n"
-	"exponents that differ by up to 40. All figures are ns an element: the median over the rounds of each round's median,\n"
+	"The bench runs the programs of a port by BPF_PROG_TEST_RUN, one frame a run: parser, checks, checksum, slot, "
+	"pipeline,\n"
+	"counters. Frames have 256 values, of fp64 in mode exact 32 to 128. Random values are fresh for every frame, "
+	"with\n"
+	"exponents that differ by up to 40. All figures are ns an element: the median over the rounds of each round's "
+	"median,\n"
 	"with quartiles. The bench needs root and changes nothing on the machine.\n"
 	"  touch_ns           reading the payload only\n"
 	"  int32_add_ns       adding 32-bit integers to a row, SwitchML's arithmetic, behind a parser\n"
@@ -92,9 +95,10 @@ static int parse(struct bench_options *o, int argc, char **argv)
 		}
 	}
 	if (!err && optind < argc)
-		err = refuse(BAD_USAGE, "bench arith: '%s' is not an option", argv[optind]);
+		err = refuse(BAD_USAGE, "bench arith: unexpected argument '%s'; see fpisa help bench arith",
+			     argv[optind]);
 	if (!err && o->rows && !o->gradients)
-		err = refuse(BAD_USAGE, "--rows: requires --gradients FILE");
+		err = refuse(BAD_USAGE, "--rows requires --gradients FILE");
 	return err;
 }
 
@@ -109,7 +113,7 @@ static int open_file(struct bench_arith *a)
 	if (!err)
 		err = gradients_split(g, a->o.rows ?: g->rows ?: DEFAULT_ROWS, "--rows");
 	if (!err && g->elements < BENCH_ELEMENTS)
-		err = refuse(-EINVAL, "%s: rows have %llu values; a frame takes %d", g->path,
+		err = refuse(-EINVAL, "%s: its rows have %llu values, but a frame takes %d; give longer rows", g->path,
 			     (unsigned long long)g->elements, BENCH_ELEMENTS);
 	a->stored = (struct bench_source){.random = a->o.seed, .file = g};
 	return err;
@@ -121,13 +125,13 @@ static int choose_cpus(struct bench_arith *a)
 	int there = bench_cpus(a->cpu);
 
 	if (a->o.cpus == 2 && there < 2)
-		return refuse(-EINVAL, "--cpus: this process may use only one CPU");
+		return refuse(-EINVAL, "--cpus: this process may use only one CPU; give --cpus 1");
 	if (!a->o.cpus)
 		a->o.cpus = there < 2 ? 1 : 2;
 	for (int i = 0; a->o.cpus == 2 && i < BENCH_SCALINGS; i++) {
 		a->scaling[i] = calloc(a->o.rounds, sizeof(double));
 		if (!a->scaling[i])
-			return fail(-ENOMEM, NULL, "bench");
+			return fail(-ENOMEM, NULL, "bench: allocate memory");
 	}
 	return 0;
 }
@@ -139,7 +143,7 @@ static int measure(struct bench_arith *a)
 	for (int i = 0; i < BENCH_KNOWN; i++) {
 		a->known[i] = calloc(a->o.rounds, sizeof(double));
 		if (!a->known[i])
-			return fail(-ENOMEM, NULL, "bench");
+			return fail(-ENOMEM, NULL, "bench: allocate memory");
 	}
 	for (uint64_t round = 0; !err && round < a->o.rounds; round++) {
 		progress_share("bench arith", round, a->o.rounds);

@@ -117,7 +117,7 @@ int parse_sizes(struct sizes *s, char *text)
 		if (parse_number("--elements", at, FPISA_BLOCK, FPISA_MAX_ELEMENTS, &n))
 			return -1;
 		if (s->n == MAX_SIZES || n % FPISA_BLOCK)
-			return refuse(-1, "--elements: up to %d multiples of %d", MAX_SIZES, FPISA_BLOCK);
+			return refuse(-1, "--elements: give at most %d multiples of %d", MAX_SIZES, FPISA_BLOCK);
 		for (uint32_t i = 0; i < s->n; i++)
 			if (s->elements[i] == n)
 				return refuse(-1, "--elements: %s is given twice", at);

@@ -55,14 +55,14 @@ static int add_program(struct bench_reference *r, const struct bpf_program *prog
 				      BENCH_MAX_PROGRAMS);
 		p->ns = calloc(rounds, sizeof(*p->ns));
 		if (!p->ns)
-			return fail(-ENOMEM, NULL, "bench");
+			return fail(-ENOMEM, NULL, "bench: allocate memory");
 		snprintf(p->name, sizeof(p->name), "%s%s%s", name + n, name[n] ? " " : "", compiler);
 		p->kind = kinds[k].kind;
 		p->fd = bpf_program__fd(prog);
 		r->programs++;
 		return 0;
 	}
-	return refuse(-EINVAL, "bench: program %s: its name says no known measurement", name);
+	return refuse(-EINVAL, "bench: program %s: no measurement has this name", name);
 }
 
 static void make_frame(struct bench_frame *f, struct bench_source *s)

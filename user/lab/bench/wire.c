@@ -36,15 +36,19 @@ const char bench_wire_help[] =
 	"  --vector N         values that each worker sums in a round; default 1048576\n"
 	"  --rounds R         rounds, 1 to 1000, in each of which every setting takes its turn;\n"
 	"                     default 3\n"
-	"The datapath sums as fpisa load attaches it, and every sum is checked. CPU time is given a GB contributed. Over\n"
-	"veth it is the time of the kernel threads that poll the aggregator's ports, and of a worker's process and the\n"
+	"The datapath sums as fpisa load attaches it, and every sum is checked. CPU time is given a GB contributed. "
+	"Over\n"
+	"veth it is the time of the kernel threads that poll the aggregator's ports, and of a worker's process and "
+	"the\n"
 	"thread that polls its link. With DEV it is the time of the XDP programs, and each worker prints that of its\n"
 	"process.\n"
-	"The line \"best:\" gives options of fpisa job add: among the settings within 5% of the most goodput, those that\n"
+	"The line \"best:\" gives options of fpisa job add: among the settings within 5% of the most goodput, those "
+	"that\n"
 	"take the least CPU time. The bench needs root. With DEV it loads the datapath there for its duration.\n";
 
 const char bench_worker_help[] =
-	"Serve as a worker of fpisa bench wire DEV --workers ... at ADDR. Give the same options except DEV, --workers and\n"
+	"Serve as a worker of fpisa bench wire DEV --workers ... at ADDR. Give the same options except DEV, --workers "
+	"and\n"
 	"--address. The worker waits a minute for each job.\n"
 	"  --elements LIST, --window LIST, --pipeline LIST, --threads LIST, --vector N,\n"
 	"  --rounds R         as for fpisa bench wire\n";
@@ -124,7 +128,7 @@ static int take_workers(struct bench_wire *w, char *text)
 
 	if (!w->devs) {
 		if (w->aggregator)
-			return refuse(BAD_USAGE, "--address: requires DEV");
+			return refuse(BAD_USAGE, "--address requires DEV");
 		err = text ? parse_number("--workers", text, 2, PROCESSES_MAX, &number) : 0;
 		w->workers = text && !err ? (uint32_t)number : w->workers;
 		return err;
@@ -214,7 +218,7 @@ static int add_setting(struct bench_wire *w, struct bench_setting s)
 	s.aggregator = calloc(w->rounds, sizeof(double));
 	s.worker = calloc(w->rounds, sizeof(double));
 	w->setting[w->settings++] = s;
-	return s.goodput && s.aggregator && s.worker ? 0 : fail(-ENOMEM, NULL, "bench");
+	return s.goodput && s.aggregator && s.worker ? 0 : fail(-ENOMEM, NULL, "bench: allocate memory");
 }
 
 static int add_settings(struct bench_wire *w)
@@ -320,7 +324,7 @@ int verb_bench(int argc, char **argv)
 	/* The word after `bench` may be a misspelt verb. */
 	if (argc > 1 && *argv[1] != '-' && !if_nametoindex(argv[1]))
 		return refuse(-ENODEV,
-			      "%s: is neither arith, wire or worker nor an interface; see ip link and fpisa help bench",
+			      "%s is neither arith, wire, worker nor an interface; see ip link and fpisa help bench",
 			      argv[1]);
 	wire.c = (struct common)COMMON_INIT;
 	err = prepare(argc, argv, false);

@@ -111,7 +111,7 @@ static int make_job(struct bench_wire *w, const struct bench_setting *s, uint32_
 		n += (size_t)snprintf(workers + n, sizeof(workers) - n, "%s%.*s:%u%s", r ? "," : "", address,
 				      w->address[r], FPISA_PORT + thread, w->address[r] + address);
 		if (n >= sizeof(workers))
-			return refuse(BAD_USAGE, "--workers: too long");
+			return refuse(BAD_USAGE, "--workers: the list is too long; shorten the names of interfaces");
 	}
 	spec.job.address = w->aggregator;
 	spec.job.elements = s->elements;

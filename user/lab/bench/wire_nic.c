@@ -47,10 +47,11 @@ static int check_mtu(const struct bench_wire *w)
 				FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + (int)(w->elements.elements[k] * sizeof(float));
 
 			if (bytes > mtu)
-				return refuse(-EMSGSIZE,
-					      "%s: %u elements make a frame of %d bytes, the MTU is %d; "
-					      "give --elements LIST, here and on the workers",
-					      w->dev[i], w->elements.elements[k], bytes, mtu);
+				return refuse(
+					-EMSGSIZE,
+					"%s: %u elements make a frame of %d bytes, but the MTU is %d; give --elements "
+					"LIST, here and on the workers",
+					w->dev[i], w->elements.elements[k], bytes, mtu);
 		}
 	}
 	return 0;
@@ -64,7 +65,7 @@ int bench_nic_open(struct bench_wire *w)
 	if (err)
 		return err;
 	if (!access(pin_of(w), F_OK))
-		return refuse(-EEXIST, "%s: is there already; fpisa unload --pin %s removes a datapath", pin_of(w),
+		return refuse(-EEXIST, "%s exists already; fpisa unload --pin %s removes a datapath", pin_of(w),
 			      pin_of(w));
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);

@@ -250,8 +250,8 @@ static int same_setting(const struct side *s, const struct bench_setting *settin
 	    info.pipeline == setting->pipeline)
 		return 0;
 	snprintf(r->message, sizeof(r->message),
-		 "the aggregator's job is %s, of %u elements and window %u, here it is the turn of %s, %u and %u; give both "
-		 "sides the same options",
+		 "the aggregator's job is %s, with %u elements and window %u, but this worker expects %s, %u and %u; "
+		 "give both sides the same options",
 		 name_of(pipeline_names, info.pipeline), info.elements, info.window,
 		 name_of(pipeline_names, setting->pipeline), setting->elements, setting->window);
 	return err ?: -EPROTO;

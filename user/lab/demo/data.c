@@ -196,7 +196,7 @@ static int open_file(struct demo *d, struct gradients *g)
 	if (!err)
 		err = gradients_split(g, d->o.rows ?: g->rows ?: DEFAULT_ROWS, "--rows");
 	if (!err && d->o.workers > g->rows)
-		err = refuse(-EINVAL, "%s: has %u rows, one for each worker, but --workers is %u; give --vector N",
+		err = refuse(-EINVAL, "%s has %u rows, one for each worker, but --workers is %u; give --vector N",
 			     d->source, g->rows, d->o.workers);
 	return err;
 }

@@ -50,7 +50,8 @@ const char demo_help[] =
 	"  max_ulp_error      largest error against the exact result, in ulps of the correctly rounded\n"
 	"                     one, as in fpisa analyze; null if only one of a result and its exact\n"
 	"                     value is finite, and for min, max, int32 and mxint8\n"
-	"For int32, values are scaled by the largest power of two at which their sum cannot overflow. A histogram of sum, avg\n"
+	"For int32, values are scaled by the largest power of two at which their sum cannot overflow. A histogram of "
+	"sum, avg\n"
 	"or scale must count as many adds as the oracle rounds and overwrites.\n"
 	"The demo needs root. It removes everything that it created, whatever signal ends it.\n";
 
@@ -183,16 +184,16 @@ static int check_op(struct demo_options *o, const struct fpisa_job *j)
 	if (o->op == FPISA_OP_SCALE && !given)
 		return refuse(BAD_USAGE, "--op scale: --factor is missing");
 	if (o->op != FPISA_OP_SCALE && given)
-		return refuse(BAD_USAGE, "--factor: requires --op scale, not %s", op);
+		return refuse(BAD_USAGE, "--factor requires --op scale, not %s", op);
 	if (j->flags & FPISA_JOB_RECIPROCAL && o->op != FPISA_OP_AVG)
-		return refuse(BAD_USAGE, "--reciprocal: requires --op avg, not %s", op);
+		return refuse(BAD_USAGE, "--reciprocal requires --op avg, not %s", op);
 	if (j->flags & FPISA_JOB_HISTOGRAM && (o->op == FPISA_OP_MIN || o->op == FPISA_OP_MAX || o->op == FPISA_OP_NORM))
-		return refuse(BAD_USAGE, "--histogram: requires --op sum, avg or scale, not %s", op);
+		return refuse(BAD_USAGE, "--histogram requires --op sum, avg or scale, not %s", op);
 	if (f.bytes < 8)
 		o->factor = (float)o->factor;
 	memcpy(&factor, &o->factor, sizeof(factor));
 	if (given && !fpisa_factor_valid(factor, f))
-		return refuse(BAD_USAGE, "--factor: is beyond the range of a float, which %s needs",
+		return refuse(BAD_USAGE, "--factor is beyond the range of a float, which %s needs",
 			      name_of(format_names, j->format));
 	if (!fpisa_op_offered(f, j->mode, o->op))
 		return refuse(-EINVAL, "--op: %s of %s in mode %s is not offered", op, name_of(format_names, j->format),
@@ -207,14 +208,16 @@ static int check_op(struct demo_options *o, const struct fpisa_job *j)
 static int check_colocated(struct demo_options *o, struct fpisa_job *j)
 {
 	if (o->workers < 2 || o->workers > FPISA_MAX_SHARDS)
-		return refuse(BAD_USAGE, "--colocated: requires 2 to %d --workers, whose hosts are the aggregators",
+		return refuse(BAD_USAGE, "--colocated requires 2 to %d --workers, whose hosts are the aggregators",
 			      FPISA_MAX_SHARDS);
 	if (o->xdp == DATAPATH_NATIVE || o->steering.cpus)
-		return refuse(BAD_USAGE, "--colocated: requires --xdp skb without --cpus: native XDP cannot send to lo");
+		return refuse(BAD_USAGE,
+			      "--colocated requires --xdp skb without --cpus, because native XDP cannot send to lo");
 	if (o->transport != FPISA_TRANSPORT_UDP)
-		return refuse(BAD_USAGE, "--colocated: requires --transport udp: other transports use one aggregator");
+		return refuse(BAD_USAGE,
+			      "--colocated requires --transport udp, because other transports use one aggregator");
 	if (j->fanout == FPISA_FANOUT_MULTICAST)
-		return refuse(BAD_USAGE, "--colocated: requires --fanout unicast: lo does not carry multicast");
+		return refuse(BAD_USAGE, "--colocated requires --fanout unicast, because lo does not carry multicast");
 	o->xdp = DATAPATH_SKB;
 	j->fanout = FPISA_FANOUT_UNICAST;
 	j->address = htonl(DEMO_HOST(0));
@@ -262,11 +265,11 @@ int demo_parse(struct demo_options *o, struct fpisa_job *j, int argc, char **arg
 	if (err)
 		return err;
 	if (optind < argc)
-		return refuse(BAD_USAGE, "demo: '%s' is not an option", argv[optind]);
+		return refuse(BAD_USAGE, "demo: unexpected argument '%s'; see fpisa help demo", argv[optind]);
 	if (o->vector && (o->file || o->rows))
-		return refuse(BAD_USAGE, "--vector: makes random values; leave --file and --rows out");
+		return refuse(BAD_USAGE, "--vector makes random values; leave --file and --rows out");
 	if (o->steering.cpus && o->xdp == DATAPATH_SKB)
-		return refuse(BAD_USAGE, "--cpus: requires native XDP; leave --xdp skb out");
+		return refuse(BAD_USAGE, "--cpus requires native XDP; leave --xdp skb out");
 	if (!o->vector && !o->file)
 		o->file = "";
 	o->json = c.json;

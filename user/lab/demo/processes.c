@@ -35,7 +35,7 @@ int demo_release(struct demo *d)
 {
 	for (uint32_t r = 0; r < d->o.workers; r++)
 		if (send(d->process[r].control, "", 1, MSG_NOSIGNAL) != 1)
-			return fail(-errno, NULL, "demo: rank %u: worker is gone", r);
+			return fail(-errno, NULL, "demo: rank %u: the worker's process is gone", r);
 	return 0;
 }
 

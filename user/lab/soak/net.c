@@ -30,7 +30,7 @@ static int enter(int fd)
 static int open_here(int *fd)
 {
 	*fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-	return *fd < 0 ? fail(-errno, NULL, "soak: network namespace") : 0;
+	return *fd < 0 ? fail(-errno, NULL, "soak: open this network namespace") : 0;
 }
 
 /* Create a network namespace without entering it. */

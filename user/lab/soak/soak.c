@@ -39,8 +39,10 @@ const char soak_help[] =
 	"  hangs              calls and ends that did not come in time\n"
 	"  leaks              processes, pins, namespaces and files left at the end\n"
 	"  unexpected         calls that ended with an error that no fault explains\n"
-	"The soak creates six worker hosts, a middlebox that injects faults into frames, and an aggregator, each in a network\n"
-	"namespace. Meanwhile it kills workers, takes links down, deletes and adds jobs, removes ranks, ends groups, kills\n"
+	"The soak creates six worker hosts, a middlebox that injects faults into frames, and an aggregator, each in a "
+	"network\n"
+	"namespace. Meanwhile it kills workers, takes links down, deletes and adds jobs, removes ranks, ends groups, "
+	"kills\n"
 	"their manager, upgrades the datapath and kills its loaders. It needs root.\n";
 
 enum {
@@ -122,7 +124,7 @@ static int parse(struct soak_options *o, int argc, char **argv)
 	while (!err && (opt = next_option(argc, argv, options)) != -1)
 		err = parse_option(o, &c, opt);
 	if (!err && optind < argc)
-		err = refuse(BAD_USAGE, "soak: '%s' is not an option", argv[optind]);
+		err = refuse(BAD_USAGE, "soak: unexpected argument '%s'; see fpisa help soak", argv[optind]);
 	o->json = c.json;
 	return err;
 }

@@ -26,7 +26,8 @@ const char tables_help[] =
 	"  --samples N  random inputs of fp32 for each function; default 100000000\n"
 	"  --seed S     seed of the random inputs; default the time\n"
 	"Formats of 8 and 16 bits are tried with all inputs. Products of 8 bits are tried with all pairs. Products of\n"
-	"16 bits are tried with all pairs of significands, which decide the relative error of normal results, and with\n"
+	"16 bits are tried with all pairs of significands, which decide the relative error of normal results, and "
+	"with\n"
 	"2^20 random pairs of words.\n"
 	"  error        worst relative error of the value before it is packed; below 1%\n"
 	"  packed       worst relative error after rounding to the format; below 1%, or half\n"
@@ -36,7 +37,8 @@ const char tables_help[] =
 	"               results included; 0.5 is the nearest value\n"
 	"  nearest      share of results that are the nearest value to the exact one\n"
 	"  wrong        results of the wrong kind (zero, infinity, NaN) or sign\n"
-	"As root, the verb also compares random results of the kernel with those of user space. The exit status is 1 if a\n"
+	"As root, the verb also compares random results of the kernel with those of user space. The exit status is 1 "
+	"if a\n"
 	"limit is missed, or a result is wrong or differs.\n";
 
 static const struct name function_names[] = {
@@ -78,7 +80,7 @@ static int parse(struct options *o, int argc, char **argv)
 			err = common_option(&o->c, opt);
 	}
 	if (!err && optind < argc)
-		err = refuse(BAD_USAGE, "tables: '%s' is not an option", argv[optind]);
+		err = refuse(BAD_USAGE, "tables: unexpected argument '%s'; see fpisa help tables", argv[optind]);
 	return err;
 }
 

@@ -21,7 +21,7 @@
 #include "cli/report.h"
 #include "lab.h"
 
-#define NEED_ROOT "run as root: network namespaces and XDP need it"
+#define NEED_ROOT "run as root, because network namespaces and XDP require that"
 
 int lab_enter(const char *verb)
 {
@@ -30,8 +30,8 @@ int lab_enter(const char *verb)
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
 		return fail(-errno, NULL, "%s: make mounts private", verb);
 	if (mount("bpf", LAB_BPFFS, "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700"))
-		return fail(-errno, "it needs sysfs and a kernel with BPF", "%s: mount a BPF filesystem on " LAB_BPFFS,
-			    verb);
+		return fail(-errno, "mount sysfs, and boot a kernel with BPF",
+			    "%s: mount a BPF filesystem on " LAB_BPFFS, verb);
 	return 0;
 }
 

@@ -101,7 +101,7 @@ int process_spawn(struct process *p, int netns, process_fn *work, void *arg)
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	close(pair[1]);
 	close(life[1]);
-	return err ? fail(err, NULL, "fork") : 0;
+	return err ? fail(err, NULL, "start a worker process") : 0;
 }
 
 int process_close_fds(int control)

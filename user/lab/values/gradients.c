@@ -24,7 +24,7 @@ static int read_all(struct gradients *g, int fd)
 		if (n < 0)
 			return fail(-errno, NULL, "%s: read", g->path);
 		if (!n)
-			return refuse(-EIO, "%s: became shorter while it was read; try again", g->path);
+			return refuse(-EIO, "%s became shorter while it was read; try again", g->path);
 		at += n;
 	}
 	return 0;
@@ -42,9 +42,9 @@ static int load_file(struct gradients *g)
 	if (fstat(fd, &st))
 		err = fail(-errno, NULL, "%s", g->path);
 	else if (!S_ISREG(st.st_mode))
-		err = refuse(-EINVAL, "%s: is not a regular file; save the values to one", g->path);
+		err = refuse(-EINVAL, "%s is not a regular file; save the values to a regular file", g->path);
 	else if (!st.st_size)
-		err = refuse(-EINVAL, "%s: is empty; give a file of values", g->path);
+		err = refuse(-EINVAL, "%s is empty; give a file of values", g->path);
 	else {
 		g->size = st.st_size;
 		err = read_all(g, fd);
@@ -65,13 +65,13 @@ static int take_npy(struct gradients *g)
 	if (__builtin_mul_overflow(h.shape[0], h.shape[1], &count) || __builtin_mul_overflow(count, h.f.bytes, &bytes))
 		return refuse(-EINVAL, "%s: its shape is larger than any memory; save the array again", g->path);
 	if (!count)
-		return refuse(-EINVAL, "%s: holds no values; give an array that has some", g->path);
+		return refuse(-EINVAL, "%s has no values; give an array that has values", g->path);
 	if (bytes != g->size - h.data)
 		return refuse(-EINVAL, "%s: %zu bytes of values follow its header, its shape needs %llu; %s", g->path,
 			      g->size - h.data, (unsigned long long)bytes,
 			      bytes > g->size - h.data ? "copy the whole file" : "save the array again");
 	if (h.dimensions == 2 && h.shape[0] > UINT32_MAX)
-		return refuse(-EINVAL, "%s: has %llu rows; save it as [workers, elements]", g->path,
+		return refuse(-EINVAL, "%s has %llu rows; save it as [workers, elements]", g->path,
 			      (unsigned long long)h.shape[0]);
 	g->data = g->file + h.data;
 	g->f = h.f;
@@ -97,9 +97,9 @@ int gradients_open(struct gradients *g, const char *path, struct fpisa_format ra
 	if (npy_begins(g->file, g->size))
 		return take_npy(g);
 	if (dot && !strcmp(dot, ".npy"))
-		return refuse(-EINVAL, "%s: does not begin as a .npy file does; save it with numpy.save()", path);
+		return refuse(-EINVAL, "%s does not begin as a .npy file does; save it with numpy.save()", path);
 	if (g->size >= 4 && !memcmp(g->file, "PK\3\4", 4))
-		return refuse(-EINVAL, "%s: is a zip archive (.npz, .pt); save one array with numpy.save()", path);
+		return refuse(-EINVAL, "%s is a zip archive (.npz, .pt); save one array with numpy.save()", path);
 	if (g->size % raw.bytes)
 		return refuse(-EINVAL, "%s: %zu bytes are not raw values of %u bytes; give raw values or .npy", path,
 			      g->size, raw.bytes);
@@ -118,7 +118,7 @@ void gradients_close(struct gradients *g)
 int gradients_split(struct gradients *g, uint32_t rows, const char *option)
 {
 	if (g->rows && g->rows != rows)
-		return refuse(-EINVAL, "%s: has %u rows, not %u; give %s %u", g->path, g->rows, rows, option, g->rows);
+		return refuse(-EINVAL, "%s has %u rows, not %u; give %s %u", g->path, g->rows, rows, option, g->rows);
 	if (g->count % rows)
 		return refuse(-EINVAL, "%s: %llu values of %u bytes are not %u rows of equal length; give %s N",
 			      g->path, (unsigned long long)g->count, g->f.bytes, rows, option);

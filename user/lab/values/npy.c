@@ -143,7 +143,9 @@ int npy_header(struct npy *h, const char *path, const void *file, size_t size)
 	if (size < start)
 		return refuse(-EINVAL, "%s: its .npy header is cut off; copy the whole file", path);
 	if (p[MAGIC_LEN] < 1 || p[MAGIC_LEN] > 3)
-		return refuse(-EINVAL, "%s: is .npy of version %u.%u; save it with numpy.save() as version 1 to 3",
+		return refuse(-EINVAL,
+			      "%s is a .npy file of version %u.%u; save it with numpy.save() as version 1 to "
+			      "3",
 			      path, p[MAGIC_LEN], p[MAGIC_LEN + 1]);
 	length = p[8] | p[9] << 8;
 	if (start == 12)

@@ -101,9 +101,9 @@ static int check_owner(int fd, const char *file)
 	if (fstat(fd, &st))
 		return fpisa_fail(-errno, "%s: %s", file, strerror(errno));
 	if (!S_ISREG(st.st_mode))
-		return fpisa_fail(-EINVAL, "%s: is not a regular file, as a key file must be", file);
+		return fpisa_fail(-EINVAL, "%s is not a regular file, as a key file must be", file);
 	if (st.st_uid && st.st_uid != geteuid())
-		return fpisa_fail(-EACCES, "%s: belongs to user %u; a key file must belong to the caller or root", file,
+		return fpisa_fail(-EACCES, "%s belongs to user %u; a key file must belong to the caller or root", file,
 				  st.st_uid);
 	if (st.st_mode & 077)
 		return fpisa_fail(-EACCES,
@@ -127,8 +127,8 @@ static int take_line(struct fpisa_psks *keys, char *line, const char *file, int 
 	if (keys->n == FPISA_PSK_MOST)
 		return fpisa_fail(-E2BIG, "%s:%d: more than %d keys are not supported", file, number, FPISA_PSK_MOST);
 	if (fpisa_psk_parse(line, psk))
-		return fpisa_fail(-EINVAL, "%s:%d: is not a key NAME:ID:SECRET; `fpisa key new` writes one", file,
-				  number);
+		return fpisa_fail(-EINVAL, "%s:%d: the line is not a key NAME:ID:SECRET; `fpisa key new` writes one",
+				  file, number);
 	fpisa_psk_identity(psk, identity);
 	if (fpisa_psk_find(keys, identity))
 		return fpisa_fail(-EINVAL, "%s:%d: key %s is given twice", file, number, identity);
@@ -151,7 +151,7 @@ static int read_keys(struct fpisa_psks *keys, int fd, const char *file)
 	if (got < 0)
 		rc = fpisa_fail(-errno, "%s: read: %s", file, strerror(errno));
 	else if (n == FILE_MOST || memchr(text, 0, n))
-		rc = fpisa_fail(-EINVAL, "%s: is not a key file", file);
+		rc = fpisa_fail(-EINVAL, "%s is not a key file", file);
 	text[n] = 0;
 	for (int number = 1; !rc && (line = strsep(&rest, "\n")); number++)
 		rc = take_line(keys, line, file, number);
@@ -174,7 +174,7 @@ int fpisa_psks_read(struct fpisa_psks *keys, const char *file)
 	if (!rc)
 		rc = read_keys(keys, fd, file);
 	if (!rc && !keys->n)
-		rc = fpisa_fail(-EINVAL, "%s: has no key; `fpisa key new` adds one", file);
+		rc = fpisa_fail(-EINVAL, "%s has no key; `fpisa key new` adds one", file);
 	if (rc)
 		explicit_bzero(keys, sizeof(*keys));
 	close(fd);
@@ -213,7 +213,8 @@ static int append(int fd, const char *file, const struct fpisa_psk *psk)
 		return fpisa_fail(-EIO, "%s: read", file);
 	fpisa_psk_identity(psk, identity);
 	if (size + (off_t)sizeof(line) >= FILE_MOST)
-		return fpisa_fail(-EFBIG, "%s: is full, a key file has at most %d bytes; remove comments or old keys",
+		return fpisa_fail(-EFBIG,
+				  "%s is full, because a key file has at most %d bytes; remove comments or old keys",
 				  file, FILE_MOST);
 	n = snprintf(line, sizeof(line), "%s%s:", last == '\n' ? "" : "\n", identity);
 	for (int i = 0; i < FPISA_PSK_BYTES; i++)
@@ -223,8 +224,7 @@ static int append(int fd, const char *file, const struct fpisa_psk *psk)
 	if (write(fd, line, (size_t)n) != n || fsync(fd)) {
 		rc = fpisa_fail(-errno, "%s: write: %s", file, strerror(errno));
 		if (ftruncate(fd, size))
-			rc = fpisa_fail(rc, "%s: write: %s; half a line is left at its end: remove it", file,
-					strerror(-rc));
+			rc = fpisa_fail(rc, "%s: write: %s; remove the half line at its end", file, strerror(-rc));
 	}
 	explicit_bzero(line, sizeof(line));
 	return rc;
@@ -253,11 +253,11 @@ int fpisa_psk_new(const char *name, const char *file, struct fpisa_psk *psk)
 	if (!rc)
 		rc = read_keys(&keys, fd, file);
 	if (!rc && of_name(&keys, name) == FPISA_PSK_OF_A_NAME)
-		rc = fpisa_fail(-EEXIST, "%s: has two keys of %s; remove the older one when it is no longer used", file,
+		rc = fpisa_fail(-EEXIST, "%s has two keys of %s; remove the older one when it is no longer used", file,
 				name);
 	/* A key beyond the limit would make the whole file invalid, as half a key would. */
 	if (!rc && keys.n == FPISA_PSK_MOST)
-		rc = fpisa_fail(-E2BIG, "%s: has %d keys, the most that a file may have; remove unused ones", file,
+		rc = fpisa_fail(-E2BIG, "%s has %d keys, the most that a file may have; remove unused ones", file,
 				FPISA_PSK_MOST);
 	explicit_bzero(&keys, sizeof(keys));
 	*psk = (struct fpisa_psk){0};

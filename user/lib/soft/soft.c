@@ -28,16 +28,18 @@ int fpisa_soft_init(struct fpisa_soft *s)
 	struct fpisa_key token;
 
 	if (!j->workers || j->workers > FPISA_MAX_WORKERS)
-		return fpisa_fail(-EINVAL, "%u workers; a job has 1 to %d", j->workers, FPISA_MAX_WORKERS);
+		return fpisa_fail(-EINVAL, "%u workers are not supported; a job has 1 to %d", j->workers,
+				  FPISA_MAX_WORKERS);
 	if (!exists(j))
 		return fpisa_fail(-EINVAL,
-				  "mode %u, rounding %u, pipeline %u, format %u: fpisa.h does not define one of these",
+				  "fpisa.h does not define one of mode %u, rounding %u, pipeline %u and format %u",
 				  j->mode, j->rounding, j->pipeline, j->format);
 	if (!fpisa_elements_valid(j->elements, fpisa_max_elements(f, j->mode)))
-		return fpisa_fail(-EINVAL, "%u elements a chunk; it must be a multiple of %d up to %u", j->elements,
-				  FPISA_BLOCK, fpisa_max_elements(f, j->mode));
+		return fpisa_fail(-EINVAL, "%u elements a chunk are not supported; give a multiple of %d up to %u",
+				  j->elements, FPISA_BLOCK, fpisa_max_elements(f, j->mode));
 	if (!fpisa_window_valid(j->window))
-		return fpisa_fail(-EINVAL, "window %u; it must be a power of two up to %d", j->window, FPISA_MAX_WINDOW);
+		return fpisa_fail(-EINVAL, "window %u is not supported; give a power of two up to %d", j->window,
+				  FPISA_MAX_WINDOW);
 	if (!fpisa_mode_offered(f, (enum fpisa_mode)j->mode))
 		return fpisa_fail(-EINVAL, "int32 does not have modes; leave the mode out");
 	if ((j->flags & (FPISA_JOB_LEAVES | FPISA_JOB_LEAF)) && j->mode != FPISA_MODE_EXACT)

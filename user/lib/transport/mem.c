@@ -261,8 +261,8 @@ static int job_of(struct fpisa_job *j, const struct fpisa_mem_options *o)
 	if (o->flags & ~FLAGS)
 		return fpisa_fail(-EINVAL, "flags are %#x; only %#x are supported", o->flags, FLAGS);
 	if (o->workers > FPISA_MAX_WORKERS || elements > FPISA_MAX_ELEMENTS)
-		return fpisa_fail(-EINVAL, "%u workers, %u elements; at most %d and %d", o->workers, elements,
-				  FPISA_MAX_WORKERS, FPISA_MAX_ELEMENTS);
+		return fpisa_fail(-EINVAL, "%u workers with %u elements are not supported; give at most %d and %d",
+				  o->workers, elements, FPISA_MAX_WORKERS, FPISA_MAX_ELEMENTS);
 	*j = (struct fpisa_job){
 		.active = 1,
 		.workers = o->workers,
@@ -347,14 +347,16 @@ int fpisa_mem_set_parent(struct fpisa_mem *leaf, struct fpisa_mem *parent, uint3
 	if (leaf->parent)
 		return fpisa_fail(-EBUSY, "the leaf has a parent already");
 	if (!(parent->soft.job.flags & FPISA_JOB_LEAVES))
-		return fpisa_fail(-EINVAL, "the parent is not for leaves; give it flag %#x", FPISA_JOB_LEAVES);
+		return fpisa_fail(-EINVAL, "the parent does not accept leaves; create it with flag %#x",
+				  FPISA_JOB_LEAVES);
 	if (rank >= parent->soft.job.workers)
-		return fpisa_fail(-EINVAL, "rank %u; the parent has %u leaves", rank, parent->soft.job.workers);
+		return fpisa_fail(-EINVAL, "rank is %u, but the parent has %u leaves", rank, parent->soft.job.workers);
 	if (parent->leaf[rank])
 		return fpisa_fail(-EBUSY, "rank %u of the parent has a leaf already", rank);
 	if (!are_alike(&leaf->soft.job, &parent->soft.job))
 		return fpisa_fail(-EINVAL,
-				  "leaf and parent differ in format, mode, rounding, elements, window or flags; both need "
+				  "leaf and parent differ in format, mode, rounding, elements, window or flags; both "
+				  "need "
 				  "mode exact");
 	rc = fpisa_soft_set_parent(&leaf->soft, parent->soft.number, rank, send_up, leaf);
 	if (rc)

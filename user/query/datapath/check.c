@@ -26,13 +26,14 @@ static int say_broken(__u32 job, const struct fpisa_job *j, enum fpisa_query_rul
 	case FPISA_QUERY_RULES_KEPT:
 		return 0;
 	case FPISA_QUERY_RULE_KIND:
-		return refuse(-EINVAL, "query %u: kind %u; topn, table and join are possible", job, j->kind);
+		return refuse(-EINVAL, "query %u: kind %u is not known; give topn, table or join", job, j->kind);
 	case FPISA_QUERY_RULE_KEY:
-		return refuse(-EINVAL, "query %u: keys of %u bytes; 4, 8, 16 and 32 are possible", job, q->key_bytes);
+		return refuse(-EINVAL, "query %u: keys of %u bytes are not supported; give --key-bytes 4, 8, 16 or 32",
+			      job, q->key_bytes);
 	case FPISA_QUERY_RULE_NO_LIMIT:
 		return refuse(-EINVAL, "query %u: a join keeps nothing; leave --limit out", job);
 	case FPISA_QUERY_RULE_LIMIT:
-		return refuse(-EINVAL, "query %u: limit %u; 1 to %u is possible", job, q->limit,
+		return refuse(-EINVAL, "query %u: limit %u is not supported; give 1 to %u", job, q->limit,
 			      fpisa_most_limit(j->kind));
 	case FPISA_QUERY_RULE_ORDER:
 		return refuse(-EINVAL, "query %u: a %s has no order; leave --ascending and --ties out", job,
@@ -44,12 +45,13 @@ static int say_broken(__u32 job, const struct fpisa_job *j, enum fpisa_query_rul
 	case FPISA_QUERY_RULE_ONE_FILTER:
 		return refuse(-EINVAL, "query %u: give either --filter bitmap or --filter bloom", job);
 	case FPISA_QUERY_RULE_JOIN_KEY:
-		return refuse(-EINVAL,
-			      "query %u: join keys of %u bytes; 4, 8, 16 and 32 are possible, up to the key's %u", job,
-			      q->filter_bytes, q->key_bytes);
+		return refuse(
+			-EINVAL,
+			"query %u: join keys of %u bytes are not supported; give --filter-bytes 4, 8, 16 or 32, up to "
+			"the key's %u",
+			job, q->filter_bytes, q->key_bytes);
 	case FPISA_QUERY_RULE_BITMAP_KEY:
-		return refuse(-EINVAL,
-			      "query %u: a bitmap of keys of %u bytes; 4 and 8 are possible; try --filter bloom", job,
+		return refuse(-EINVAL, "query %u: a bitmap takes keys of 4 or 8 bytes, not %u; try --filter bloom", job,
 			      q->filter_bytes);
 	case FPISA_QUERY_RULE_BLOOM:
 		return refuse(-EINVAL,
@@ -73,9 +75,9 @@ static int say_broken(__u32 job, const struct fpisa_job *j, enum fpisa_query_rul
 int query_check(__u32 job, struct fpisa_job *j)
 {
 	if (job >= FPISA_MAX_JOBS)
-		return refuse(-EINVAL, "query %u: numbers are 0 to %d", job, FPISA_MAX_JOBS - 1);
+		return refuse(-EINVAL, "query %u: query numbers are 0 to %d", job, FPISA_MAX_JOBS - 1);
 	if (j->workers < 2 || j->workers > FPISA_MAX_WORKERS)
-		return refuse(-EINVAL, "query %u: %u members; 1 to %d workers and a master are possible", job,
+		return refuse(-EINVAL, "query %u: %u members are not supported; give 1 to %d workers and a master", job,
 			      j->workers, FPISA_MAX_WORKERS - 1);
 	return say_broken(job, j, fpisa_query_broken(j->kind, &j->query, j->format)) ?: datapath_members_check(job, j);
 }

@@ -106,7 +106,8 @@ static int load(const struct datapath *dp, __u32 query, struct fpisa_job *j)
 		err = bpf_object__load(o);
 		if (err)
 			refuse(err,
-			       "query %u: load its program, with %llu MB of maps: %s; try a smaller --limit, or --verbose",
+			       "query %u: load its program, with %llu MB of maps: %s; try a smaller --limit, or "
+			       "--verbose",
 			       query, (unsigned long long)query_bytes(j) >> 20, reason(err));
 	}
 	if (!err)
@@ -153,10 +154,11 @@ int datapath_query(const struct datapath *dp, __u32 query, struct fpisa_job *out
 	if (query >= FPISA_MAX_JOBS || !__atomic_load_n(&dp->jobs[query].active, __ATOMIC_ACQUIRE))
 		return refuse(-ENOENT, "query %u: no such query; see fpisa query list", query);
 	if (!fpisa_is_query(&dp->jobs[query]))
-		return refuse(-ENOENT, "query %u: is a job; see fpisa job show %u", query, query);
+		return refuse(-ENOENT, "query %u is a job; see fpisa job show %u", query, query);
 	memcpy(out, &dp->jobs[query], sizeof(*out));
 	if (out->workers < 2 || out->workers > FPISA_MAX_WORKERS)
-		return refuse(-EPROTO, "query %u: its entry in fpisa_jobs is not valid; was it written by hand?", query);
+		return refuse(-EPROTO, "query %u: its entry in fpisa_jobs is not valid; was the entry written by hand?",
+			      query);
 	return 0;
 }
 

@@ -142,7 +142,8 @@ int fpisa_query_check_parameters(struct fpisa_query *q)
 				  o->query, m->members - 1, q->n_workers);
 	if (q->join && !m->filter_bytes)
 		return fpisa_fail(-EINVAL,
-				  "query %u has no filter of join keys at the aggregator; create it with fpisa query add "
+				  "query %u has no filter of join keys at the aggregator; create it with fpisa query "
+				  "add "
 				  "--filter",
 				  o->query);
 	if (q->kind == FPISA_QUERY_JOIN && m->key_bytes < m->filter_bytes + 8)
@@ -155,7 +156,7 @@ int fpisa_query_check_parameters(struct fpisa_query *q)
 	if (!!(m->order & FPISA_QUERY_ASCENDING) != !!o->ascending)
 		return fpisa_fail(
 			-EINVAL,
-			"query %u is %sascending at the aggregator: choose one that is%s (fpisa query list there)",
+			"query %u is %sascending at the aggregator; choose a query that is%s (fpisa query list there)",
 			o->query, o->ascending ? "not " : "", o->ascending ? "" : " not");
 	if (m->limit < o->limit)
 		return fpisa_fail(-EINVAL, "query %u keeps the first %u rows, but %llu are requested", o->query,
@@ -421,9 +422,10 @@ static int take_groups(struct fpisa_query *q, const struct fpisa_hdr *h)
 	for (uint32_t i = 0; !rc && i < h->count; i++) {
 		memcpy(&g, p + i * sizeof(g), sizeof(g));
 		if (!is_group(&q->groups.config, &g))
-			return fpisa_fail(
-				-EILSEQ, "query %u: the aggregator's table has an invalid group; please report this bug",
-				q->options.query);
+			return fpisa_fail(-EILSEQ,
+					  "query %u: the aggregator's table has an invalid group; please report this "
+					  "bug",
+					  q->options.query);
 		q->absorbed += g.count;
 		rc = fpisa_groups_put(&q->groups, &g);
 	}

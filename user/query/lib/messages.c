@@ -178,10 +178,10 @@ static int take_done(struct fpisa_query *q, struct fpisa_query_worker *w, const 
 	if (rc)
 		return rc;
 	if (q->kind == FPISA_QUERY_SCAN && said.sent != w->fetched)
-		return fpisa_fail(-EILSEQ, "has sent %llu rows, but reports %llu; run one release on all hosts",
+		return fpisa_fail(-EILSEQ, "it sent %llu rows, but reports %llu; run one release on all hosts",
 				  (unsigned long long)w->fetched, (unsigned long long)said.sent);
 	if (q->of_rank[said.rank] != UINT32_MAX)
-		return fpisa_fail(-EINVAL, "has the same rank as worker %s; is it given twice?",
+		return fpisa_fail(-EINVAL, "it has the same rank as worker %s; is one of them given twice?",
 				  q->worker[q->of_rank[said.rank]].name);
 	q->of_rank[said.rank] = (uint32_t)(w - q->worker);
 	w->done = 1;

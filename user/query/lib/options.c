@@ -129,7 +129,7 @@ static int take_key(struct fpisa_query *q, const struct fpisa_query_options *o)
 	int rc;
 
 	if (o->key && o->key_file)
-		return bad("options.key and options.key_file: give one of them");
+		return bad("give either options.key or options.key_file");
 	if (o->key)
 		return fpisa_psk_parse(o->key, &q->psk) ?
 			       bad("options.key is not a key NAME:ID:SECRET; `fpisa key new` writes one") :

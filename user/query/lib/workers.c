@@ -38,12 +38,15 @@ static int connection_failed(const struct fpisa_query *q, const struct fpisa_que
 	fpisa_psk_identity(&q->psk, identity);
 	snprintf(why, sizeof(why), "%s", fpisa_query_error());
 	if (!q->key_file)
-		return fpisa_fail(rc, "worker %s: refuses key %s: that line must be in its key file when it starts; %s",
-				  w->name, identity, why);
+		return fpisa_fail(
+			rc,
+			"worker %s refuses key %s; that line must be in the worker's key file when the worker starts; "
+			"%s",
+			w->name, identity, why);
 	return fpisa_fail(
 		rc,
-		"worker %s: refuses key %s, the last of the master's file %.150s: that line must be in its own key "
-		"file when it starts; %s",
+		"worker %s refuses key %s, the last of the master's file %.150s; that line must be in the worker's "
+		"key file when the worker starts; %s",
 		w->name, identity, q->key_file, why);
 }
 
@@ -174,7 +177,8 @@ int fpisa_query_restart(struct fpisa_query *q)
 		return 0;
 	if (++q->restarts > FPISA_QUERY_RESTARTS)
 		return fpisa_fail(-ESTALE,
-				  "the aggregator has lost the query's state %d times; see fpisa query show %u there, and "
+				  "the aggregator has lost the query's state %d times; see fpisa query show %u there, "
+				  "and "
 				  "whether another query has this number",
 				  FPISA_QUERY_RESTARTS, q->options.query);
 	return fpisa_query_start(q);

@@ -113,8 +113,9 @@ static int size_filter(struct fpisa_query_parameters *q, uint64_t keys)
 	if (!filter)
 		return 0;
 	if (!keys)
-		return refuse(BAD_USAGE, "query add: --filter-keys is missing: give one more than the greatest key for a "
-					 "bitmap, the number of keys for a Bloom filter");
+		return refuse(BAD_USAGE,
+			      "query add: --filter-keys is missing; give one more than the greatest key for a bitmap, or "
+			      "the number of keys for a Bloom filter");
 	if (!q->filter_bytes)
 		q->filter_bytes = q->key_bytes;
 	q->filter_log = query_filter_log(filter, keys);
@@ -200,7 +201,7 @@ int verb_query_add(int argc, char **argv)
 	if (err)
 		return err;
 	if (argc - optind != 1)
-		return refuse(BAD_USAGE, "query add: give one number");
+		return refuse(BAD_USAGE, "query add: give one query number");
 	err = job_parse_number(argv[optind], &query);
 	if (!err)
 		err = list_members(&w, &list);

@@ -120,7 +120,7 @@ int verb_query_demo(int argc, char **argv)
 			err = fail(-ENOMEM, NULL, "query demo: copy its options");
 	}
 	if (!err && optind != argc)
-		err = refuse(BAD_USAGE, "query demo: '%s' is not an option", argv[optind]);
+		err = refuse(BAD_USAGE, "query demo: unexpected argument '%s'; see fpisa help query demo", argv[optind]);
 	if (!err && !find_script(here, script))
 		err = fail(-errno, NULL, "query demo: find its script");
 	if (!err) {

@@ -210,7 +210,7 @@ static int key_texts(struct batch *b, int i, const struct fpisa_column *c, uint3
 		if (b->used[k] + null + 1 + len > most)
 			return -ENOSPC;
 		if (text && memchr(text, 0, len))
-			return fpisa_fail(-EINVAL, "%s: column %s: a byte 0", name, c->name);
+			return fpisa_fail(-EINVAL, "%s: column %s: a text has a zero byte", name, c->name);
 		if (null)
 			*to++ = !text;
 		*to++ = (uint8_t)len;

@@ -64,9 +64,10 @@ static int check_on(const struct columns *c, int kind)
 			return fpisa_fail(-EINVAL, "%s: column %s is text; join keys are numbers and dates",
 					  c->table->file, is->name);
 		if (kind == FPISA_QUERY_TABLE && (i >= c->n_keys || c->key[i] != c->on[i]))
-			return fpisa_fail(-EINVAL,
-					  "%s: column %s is in the join's key: the key of groups must begin with it",
-					  c->table->file, is->name);
+			return fpisa_fail(
+				-EINVAL,
+				"%s: column %s is in the join's key, so the key of groups must begin with this column",
+				c->table->file, is->name);
 		if (kind == FPISA_QUERY_TABLE && !is->not_null)
 			return fpisa_fail(-EINVAL,
 					  "%s: column %s may be NULL; group a join by columns that are not null",

@@ -23,7 +23,7 @@
 #define COARSE_NS (2 * NS_PER_S) /* FAT counts time in steps of 2 s, and some other file systems in steps of 1 s */
 #define SETTLE_NS (3 * NS_PER_S) /* longer than any of these steps */
 #define PAUSE_NS 1000000
-#define WRITTEN "%s: was written while the query read it; ask again"
+#define WRITTEN "%s was written while the query read it; ask again"
 
 /* Read the file's state. On a network file system, ask the server instead of using cached attributes. */
 static int look(struct file_state *is, int fd, const char *name)
@@ -110,7 +110,7 @@ int identity_note(struct identity *id, int fd, const char *name)
 	*id = (struct identity){.watch = watch_writes(fd)};
 	while (!(err = look(&id->is, fd, name)) && !settled(&id->is) && now_ns(CLOCK_MONOTONIC) < until)
 		nanosleep(&pause, NULL);
-	return err || settled(&id->is) ? err : fpisa_fail(-ESTALE, "%s: is being written; ask again", name);
+	return err || settled(&id->is) ? err : fpisa_fail(-ESTALE, "%s is being written; ask again", name);
 }
 
 /*
@@ -145,11 +145,12 @@ int identity_closed(int fd, const char *name)
 		return 0;
 	open_elsewhere = fcntl(fd, F_SETLEASE, F_RDLCK) && errno == EAGAIN;
 	fcntl(fd, F_SETLEASE, F_UNLCK);
-	return open_elsewhere ? fpisa_fail(-ESTALE,
-					   "%s: is open for writing; ask again when it is closed, or write another file "
-					   "and rename it to this name",
-					   name) :
-				0;
+	return open_elsewhere ?
+		       fpisa_fail(-ESTALE,
+				  "%s is open for writing; ask again when it is closed, or write another file and rename "
+				  "it to this name",
+				  name) :
+		       0;
 }
 
 /*
@@ -163,7 +164,8 @@ static int only_named(const struct identity *id, int fd, const char *name)
 	if (!id->watch)
 		return fpisa_fail(
 			-ESTALE,
-			"%s: was linked, renamed or replaced while the query read it, and may have been written; ask again",
+			"%s was linked, renamed or replaced while the query read it, and may have been written; ask "
+			"again",
 			name);
 	if (poll(&p, 1, 0))
 		return fpisa_fail(-ESTALE, WRITTEN, name);

@@ -64,8 +64,8 @@ bool newcomers_make_room(struct newcomers *s)
 	if (!victim)
 		return false;
 	log_line(s->log, fpisa_now() / NS_PER_MS,
-		 "fpisa: query worker: %d connections have not shown a key, the limit: the oldest of %s, which has "
-		 "%d, is closed",
+		 "fpisa: query worker: %d connections have not shown a key, which is the limit; the oldest of %s, "
+		 "which has %d, is closed",
 		 s->unknown, address_text(victim->from.sin_addr.s_addr, a), *share_of(s, victim));
 	end(s, victim);
 	return true;
@@ -141,7 +141,9 @@ static int see_off(struct newcomer *n)
 static void refuse_busy(struct newcomers *s, struct newcomer *n)
 {
 	newcomer_refuse(s, n,
-			fpisa_fail(-EBUSY, "serves %d scans already; try again, or start it with --scans N", s->scans));
+			fpisa_fail(-EBUSY,
+				   "the worker serves %d scans already; try again, or start the worker with --scans N",
+				   s->scans));
 }
 
 /*
@@ -212,7 +214,7 @@ void newcomers_tick(struct newcomers *s)
 		}
 		if (n->state == NEWCOMER_UNKNOWN)
 			say_why(s, n,
-				fpisa_fail(-ETIMEDOUT, "it has not shown a key in %d s",
+				fpisa_fail(-ETIMEDOUT, "the master has not shown a key in %d s",
 					   FPISA_MANAGER_GREETING_MS / 1000));
 		end(s, n);
 	}

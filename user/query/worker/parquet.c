@@ -96,8 +96,8 @@ int parquet_check(const struct parquet *q, const struct schema *schema, int colu
 	if (converts(native_of(q->type[column], &from), &from, c))
 		return 0;
 	fpisa_column_type_text(c, to);
-	return fpisa_fail(-EINVAL, "%s: column %s is %s, which is not made %s: name another type in the schema", name,
-			  c->name, q->type[column], to);
+	return fpisa_fail(-EINVAL, "%s: column %s is %s, which is not converted to %s; name another type in the schema",
+			  name, c->name, q->type[column], to);
 }
 
 /* -- the file ------------------------------------------------------------------- */
@@ -161,7 +161,7 @@ static int take_columns(struct parquet *q, struct schema *schema, const char *na
 	}
 	if (rows.release)
 		rows.release(&rows);
-	return err || schema->n ? err : fpisa_fail(-EINVAL, "%s: has no column that can be queried", name);
+	return err || schema->n ? err : fpisa_fail(-EINVAL, "%s has no column that can be queried", name);
 }
 
 int parquet_open(struct parquet *q, int fd, struct schema *schema, const char *name)

@@ -34,8 +34,8 @@ static int open_file(int directory, const char *name)
 
 static const char *why(int err)
 {
-	return err == -EXDEV || err == -ELOOP ? "leads out of the worker's directory" :
-	       err == -ENOTSUP		      ? "is not a regular file" :
+	return err == -EXDEV || err == -ELOOP ? "the path leads out of the worker's directory" :
+	       err == -ENOTSUP		      ? "not a regular file" :
 						strerror(-err);
 }
 
@@ -64,7 +64,7 @@ static int read_schema(struct partition *p, int directory, const char *table)
 	if (!err)
 		err = identity_unchanged(&p->of_schema, fd, name);
 	if (!err && (n == SCHEMA_BYTES || memchr(text, 0, (size_t)n)))
-		err = fpisa_fail(-EINVAL, "%s: is not a schema: lines NAME TYPE [not null]", name);
+		err = fpisa_fail(-EINVAL, "%s is not a schema; write lines NAME TYPE [not null]", name);
 	if (!err) {
 		text[n] = 0;
 		err = schema_parse(&p->schema, text + text_mark(text, (size_t)n), name);

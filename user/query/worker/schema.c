@@ -68,7 +68,8 @@ static int take_line(struct schema *s, char *line, const char *file, int number)
 		return 0;
 	type = strtok_r(NULL, BLANKS, &rest);
 	if (s->n == FPISA_COLUMNS_MOST)
-		return fpisa_fail(-EINVAL, "%s:%d: more than %d columns", file, number, FPISA_COLUMNS_MOST);
+		return fpisa_fail(-EINVAL, "%s:%d: more than %d columns are not supported", file, number,
+				  FPISA_COLUMNS_MOST);
 	if (!fpisa_column_name_valid(name))
 		return fpisa_fail(-EINVAL, "%s:%d: '%.64s' is not a column name: letters, digits and _, no digit first",
 				  file, number, name);
@@ -103,7 +104,7 @@ int schema_parse(struct schema *s, char *text, const char *name)
 	for (int number = 1; !rc && (line = strsep(&rest, "\n")); number++)
 		rc = take_line(s, line, name, number);
 	if (!rc && !s->n)
-		rc = fpisa_fail(-EINVAL, "%s: does not name a column; give a line NAME TYPE [not null] for each", name);
+		rc = fpisa_fail(-EINVAL, "%s does not name a column; give a line NAME TYPE [not null] for each", name);
 	return rc;
 }
 

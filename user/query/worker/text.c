@@ -112,9 +112,10 @@ static int fill(struct text *t)
 	t->end -= t->begin;
 	t->begin = 0;
 	if (t->end == TEXT_ROW)
-		return bad(t, t->format == TEXT_TBL ?
-				      "a row has at most 1 MiB; shorten its texts, or leave out columns" :
-				      "a row has at most 1 MiB, and this one has more, or a quote that is not closed");
+		return bad(t,
+			   t->format == TEXT_TBL ?
+				   "a row has at most 1 MiB; shorten its texts, or leave out columns" :
+				   "a row has at most 1 MiB, but this row has more, or has a quote that is not closed");
 	n = pread(t->fd, t->buffer + t->end, t->ahead < TEXT_ROW - t->end ? t->ahead : TEXT_ROW - t->end,
 		  (off_t)(t->offset + t->end));
 	if (n < 0)
@@ -216,12 +217,12 @@ static int split_csv(const struct text *t, char *row, char *end, struct fpisa_fi
 		if (row < end && *row == '"') {
 			stop = unquote(row + 1, end, &f);
 			if (!stop)
-				return bad(t, "a quote that is not closed, or is not followed by a comma");
+				return bad(t, "a quote is not closed, or is not followed by a comma");
 		} else {
 			stop = row < end ? memchr(row, ',', (size_t)(end - row)) : NULL;
 			stop = stop ? stop : end;
 			if (memchr(row, '"', (size_t)(stop - row)))
-				return bad(t, "a quote in a field that does not begin with one");
+				return bad(t, "a field has a quote but does not begin with a quote");
 			f.len = (size_t)(stop - row);
 			f.null = !f.len;
 		}
@@ -254,7 +255,7 @@ static int check_zeros(const struct text *t, const struct fpisa_field *field)
 {
 	for (int i = 0; i < t->schema->n; i++)
 		if (t->used[i] && memchr(field[i].text, 0, field[i].len))
-			return bad(t, "a byte 0");
+			return bad(t, "the text has a zero byte");
 	return 0;
 }
 
@@ -344,11 +345,11 @@ int text_header(struct text *t)
 		t->begin += mark;
 		t->offset += mark;
 		if (memchr(t->buffer + t->begin, 0, length - mark))
-			return bad(t, "a byte 0");
+			return bad(t, "the text has a zero byte");
 		rc = take_row(t, field, &at, &line);
 	}
 	if (!rc)
-		return bad(t, "is empty; the first row of a CSV names the columns");
+		return bad(t, "the file is empty; the first row of a CSV names the columns");
 	if (rc < 0)
 		return rc;
 	for (int i = 0; i < t->schema->n; i++)

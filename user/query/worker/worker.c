@@ -258,7 +258,8 @@ static void accept_some(struct worker *w)
 
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
 			log_line(&w->log, fpisa_now() / 1000000,
-				 "fpisa: query worker: accept: %s; raise its limit of open files", strerror(errno));
+				 "fpisa: query worker: accept: %s; raise the worker's limit of open files",
+				 strerror(errno));
 			pause_accepting(w, !newcomers_make_room(&w->newcomers));
 		}
 		if (fd < 0)
