@@ -95,7 +95,7 @@ def test_configuration_without_slots(lab, tmp_path):
     status, _, err = net.agg.try_run(FPISA, "config", "check", file)
     assert status == 0 and f"warning: {file}:7: job 1 does not fit the default of 1024 slots" in err and ":3: " not in err, err
     assert "job 1: created" in net.fpisa("config", "apply", file)
-    assert "job 1: runs already" in net.fpisa("config", "apply", file)
+    assert "job 1: already running" in net.fpisa("config", "apply", file)
     manager = net.agg.spawn(FPISA, "serve", file)
     try:
         assert manager.stdout.readline().startswith("serving groups")
