@@ -178,8 +178,8 @@ int interface_check_above(const char *dev, __u32 ifindex, const char *what, cons
 	if (!i.program.id)
 		return 0;
 	datapath_off(&i, dir, off);
-	return refuse(-EBUSY, "%s: %s XDP: %s, above it, has a program (%s, id %u); %s first", dev, what,
-		      i.name, i.program.name, i.program.id, off);
+	return refuse(-EBUSY, "%s: %s XDP: %s, above it, has a program (%s, id %u); %s first", dev, what, i.name,
+		      i.program.name, i.program.id, off);
 }
 
 int interfaces_each(__u32 jobs_id, __u32 entry,
