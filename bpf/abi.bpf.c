@@ -12,6 +12,7 @@
 struct fpisa_phv64_block phv64;
 struct fpisa_man64_block man64;
 struct fpisa_limbs_block limbs;
+struct fpisa_partials partials;
 struct fpisa_steering steering;
 struct fpisa_steered steered;
 struct fpisa_query_config query;

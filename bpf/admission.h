@@ -23,6 +23,15 @@ static __always_inline void prepare_payload(struct xdp_md *ctx, struct fpisa_phv
 		run_observer(ctx, phv);
 }
 
+/* The round is complete: read it out, or as a leaf send its planes to the parent (tree.h). */
+static __always_inline int complete(struct xdp_md *ctx, struct fpisa_phv *phv, const struct packet *p)
+{
+	if (!TREES || phv->encoded || !(p->job->flags & FPISA_JOB_LEAF))
+		return read_out(ctx, phv, p);
+	tail_call(ctx, phv->bank + FPISA_UP);
+	return lose_round(ctx, phv, FPISA_V_family);
+}
+
 /* Admit a contribution to the pipeline, or end the packet; return an XDP action. */
 static __always_inline int admission(struct xdp_md *ctx, struct fpisa_phv *phv, const struct packet *p)
 {
@@ -61,7 +70,7 @@ static __always_inline int admission(struct xdp_md *ctx, struct fpisa_phv *phv, 
 		phv->resend = step == FPISA_STEP_RESEND;
 		plan_read(phv, p);
 	}
-	return read_out(ctx, phv, p);
+	return complete(ctx, phv, p);
 }
 
 #endif

@@ -6,6 +6,9 @@
  */
 #include "admission.h"
 #include "programs.h"
+#if TREES
+#include "tree.h"
+#endif
 
 SHARED_STAGES;
 

@@ -28,6 +28,9 @@
 #define FAMILY_LIMBS 0
 #endif
 
+/* Whether the object has the programs of trees: fpisa_family_has_trees(). */
+#define TREES (FAMILY_LIMBS == 1 || FAMILY_LIMBS == FPISA_LIMBS)
+
 /* Largest number of blocks in a frame. */
 #define FAMILY_BLOCKS (FAMILY_LIMBS == FPISA_LIMBS64 ? FPISA_MAX_EXACT64_BLOCKS : FPISA_MAX_BLOCKS)
 
@@ -146,6 +149,17 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_man64 SEC(".maps");
 #endif
+#endif
+
+#if TREES
+/* Parts of partial sums, keys as in fpisa_limbs. The version of a sealed round of a leaf has its planes in in[0], and in in[1].low the first plane to which the parent has not answered. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * FPISA_DEFAULT_SLOTS / FPISA_EXACT_SHARE);
+	__type(key, __u32);
+	__type(value, struct fpisa_partials);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_partials SEC(".maps");
 #endif
 
 /* Return the mantissa registers of the slot version that this packet owns. */

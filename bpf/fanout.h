@@ -34,10 +34,10 @@ GLOBAL_FN int has_further_port(__u32 id)
 }
 
 /*
- * Send the result to every port of the job through the job's device map. A unicast job has multicast address 0. So its
- * copies have destination 0.0.0.0, and the egress program recognises them by this address.
+ * Send the result to every port of the job through the job's device map, and count `v`. A unicast job has multicast
+ * address 0. So its copies have destination 0.0.0.0, and the egress program recognises them by this address.
  */
-static __always_inline int fan_out(struct xdp_md *ctx, struct packet *p, __u32 payload, __s64 sums)
+static __always_inline int fan_out(struct xdp_md *ctx, struct packet *p, __u32 payload, __s64 sums, __u32 v)
 {
 	void *ports = lookup(&fpisa_fanout, p->id);
 	struct ethhdr *eth = p->h.eth;
@@ -57,7 +57,7 @@ static __always_inline int fan_out(struct xdp_md *ctx, struct packet *p, __u32 p
 	address_reply(&p->h, p->job->address, p->job->group, p->job->group_port, payload, sums);
 	if ((p->job->vlan && push_tag(ctx, p->job->vlan)) || bpf_redirect_map(ports, 0, BPF_F_BROADCAST) != XDP_REDIRECT)
 		return count_verdict(p->id, FPISA_V_fanout, XDP_DROP);
-	return count_verdict(p->id, FPISA_V_result, XDP_REDIRECT);
+	return count_verdict(p->id, v, XDP_REDIRECT);
 }
 
 /* Send a result with a complete header and a complete payload in host order. `flags` are the result's flags. */
@@ -76,7 +76,7 @@ static __always_inline int send_result(struct xdp_md *ctx, struct fpisa_phv *phv
 	if (phv->resend)
 		return count_verdict(p->id, FPISA_V_resent, to_sender(ctx, &p->h, p->id, payload, sums));
 	count_flags(p->counters, flags);
-	return fan_out(ctx, p, payload, sums);
+	return fan_out(ctx, p, payload, sums, FPISA_V_result);
 }
 
 #endif

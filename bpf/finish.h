@@ -101,6 +101,19 @@ GLOBAL_FN int lose_round(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 why)
 	return refuse(ctx, phv->job, why);
 }
 
+#if TREES
+static __always_inline int values_up(struct xdp_md *ctx, struct fpisa_phv *phv, struct packet *p);
+
+/* Turn the header of a part into the result's. */
+static __always_inline void make_root_result(const struct fpisa_phv *phv, const struct packet *p, __u32 flags)
+{
+	struct fpisa_partials *x = lookup(&fpisa_partials, phv->key);
+
+	if (x)
+		fpisa_make_root_result(p->h.fpisa, p->slot, x, p->job, phv->results, flags, phv->resend);
+}
+#endif
+
 /* Store in the result which contributions to the previous chunk were lost. */
 static __always_inline void tell_lost(struct packet *p)
 {
@@ -129,7 +142,14 @@ GLOBAL_FN int finish(struct xdp_md *ctx, struct fpisa_phv *phv)
 		return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
 	}
 	flags = p.slot->flags | phv->flags;
-	fpisa_make_result(p.h.fpisa, p.slot, p.job, phv->results, flags, phv->resend);
+#if TREES
+	if (p.job->flags & FPISA_JOB_LEAF)
+		return values_up(ctx, phv, &p);
+	if (p.job->flags & FPISA_JOB_LEAVES)
+		make_root_result(phv, &p, flags);
+	else
+#endif
+		fpisa_make_result(p.h.fpisa, p.slot, p.job, phv->results, flags, phv->resend);
 	p.slot->done = 1;
 	lock_release(&p.slot->lock);
 	if (!phv->resend)

@@ -15,6 +15,8 @@
  *	finish.h	recording of the contribution, and the end of the round
  *	fanout.h	sending of the result to all ranks
  *
+ * A leaf of a tree and its parent have programs of their own (tree.h), from the first or the last of these steps on.
+ *
  * reply.h answers a sender whose frame a step refuses, or that asks for the state of the round. lpm.h fills the trie
  * that MAU6 reads, before the first round that needs it (clz_ready()).
  *
@@ -64,12 +66,27 @@ static __always_inline void tail_call(struct xdp_md *ctx, __u32 index)
 	bpf_tail_call(ctx, &fpisa_stages, index);
 }
 
+/* Continue in a program of trees. */
+static __always_inline int tree_call(struct xdp_md *ctx, struct fpisa_phv *phv, const struct fpisa_control *control,
+				     const struct packet *p, __u32 program)
+{
+	phv->job = p->id;
+	phv->payload = p->payload;
+	phv->port = (__u8)p->port;
+	phv->bank = fpisa_bank_of(p->job->family, control->bank);
+	tail_call(ctx, phv->bank + program);
+	return count_verdict(p->id, FPISA_V_family, XDP_DROP);
+}
+
 /* Process an ADD to p->job. */
 static __always_inline int contribution(struct xdp_md *ctx, struct fpisa_phv *phv, struct fpisa_control *control,
 					struct packet *p)
 {
-	enum fpisa_verdict v = check(ctx, p);
+	enum fpisa_verdict v;
 
+	if (p->job->flags & FPISA_JOB_LEAVES)
+		return tree_call(ctx, phv, control, p, FPISA_PART);
+	v = check(ctx, p);
 	if (v != FPISA_V_ok)
 		return refuse(ctx, p->id, v);
 	mark_seen(p->id, p->h.fpisa->rank);
@@ -107,10 +124,13 @@ GLOBAL_FN int untag(struct xdp_md *ctx)
 }
 
 /* Process a HELLO to the job. If the frame passes to the kernel, insert its VLAN tag again. */
-static __always_inline int joining(struct xdp_md *ctx, const struct fpisa_phv *phv, const struct packet *p)
+static __always_inline int joining(struct xdp_md *ctx, struct fpisa_phv *phv, const struct fpisa_control *control,
+				   const struct packet *p)
 {
 	int action = hello(ctx, p->id, p->payload);
 
+	if (action == GO_ON)
+		return tree_call(ctx, phv, control, p, FPISA_GREET);
 	if (action == XDP_PASS && phv->tagged && push_tag(ctx, p->job->vlan))
 		return XDP_DROP;
 	return action;
@@ -153,6 +173,8 @@ static __always_inline int receive(struct xdp_md *ctx, struct fpisa_phv *phv)
 	p.counters->bytes += FPISA_PAYLOAD_OFFSET + p.payload;
 	v = fpisa_check_type(p.h.fpisa);
 	if (v != FPISA_V_ok) {
+		if (v == FPISA_V_type && p.job->flags & FPISA_JOB_LEAF)
+			return tree_call(ctx, phv, control, &p, FPISA_DOWN);
 		/*
 		 * Jobs do not use this type. If the number belongs to a query, the program of the query processes the
 		 * frame (query/).
@@ -165,7 +187,7 @@ static __always_inline int receive(struct xdp_md *ctx, struct fpisa_phv *phv)
 	p.h.udp->dest = bpf_htons(first_port(control));
 	if (p.h.fpisa->type == FPISA_TYPE_ADD)
 		return contribution(ctx, phv, control, &p);
-	return p.port ? count_verdict(p.id, FPISA_V_port, XDP_DROP) : joining(ctx, phv, &p);
+	return p.port ? count_verdict(p.id, FPISA_V_port, XDP_DROP) : joining(ctx, phv, control, &p);
 }
 
 SEC("prog")

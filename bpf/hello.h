@@ -11,8 +11,7 @@
 #define FPISA_BPF_HELLO_H
 
 #include "check.h"
-#include "lock.h"
-#include "reply.h"
+#include "finish.h"
 
 /* Return the part that follows the FPISA header, or NULL if the frame is too short. */
 static __always_inline struct fpisa_hello *hello_of(struct xdp_md *ctx, const struct headers *h)
@@ -167,11 +166,45 @@ GLOBAL_FN int prove_welcome(struct xdp_md *ctx, __u32 id)
 	return 0;
 }
 
-/* Process a HELLO to job `id`, which exists. `payload` is the number of bytes after the FPISA header. */
-GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
+/* Send the answer `v` to a HELLO, complete but for proof and checksum. */
+GLOBAL_FN int answer_hello(struct xdp_md *ctx, __u32 id, __u32 v)
 {
 	struct fpisa_nexthop *hop = lookup(&fpisa_nexthop, 0);
 	struct fpisa_sum sum;
+	struct fpisa_hello *p;
+	struct headers h;
+
+	prove_welcome(ctx, id);
+	if (!hop || !find_headers(ctx, &h))
+		return count_verdict(id, FPISA_V_internal, XDP_DROP);
+	p = hello_of(ctx, &h);
+	if (!p)
+		return count_verdict(id, FPISA_V_truncated, XDP_DROP);
+	sum = fpisa_hello_sums(h.fpisa, p);
+	__builtin_memcpy(h.eth->h_dest, hop->mac, ETH_ALEN);
+	__builtin_memcpy(h.eth->h_source, hop->local_mac, ETH_ALEN);
+	address_reply(&h, h.ip->daddr, h.ip->saddr, h.udp->source, sizeof(*p), checksums_of(&sum));
+	return count_verdict(id, v, through(ctx, id, hop->ifindex));
+}
+
+/* Return whether the job is a leaf. If so, keep the rank for the program that continues. */
+GLOBAL_FN int is_leaf(__u32 id, __u32 rank)
+{
+	struct fpisa_phv *phv = lookup(&fpisa_phv, 0);
+	struct fpisa_job *job = lookup(&fpisa_jobs, id);
+
+	if (!phv || !job || !(job->flags & FPISA_JOB_LEAF))
+		return 0;
+	phv->rank = (__u16)rank;
+	return 1;
+}
+
+/*
+ * Process a HELLO to job `id`, which exists; `payload` bytes follow the header. Return GO_ON if a leaf's program
+ * continues (tree.h).
+ */
+GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
+{
 	struct fpisa_hello *p;
 	struct headers h;
 	int v, rank = check_hello(ctx, id, payload);
@@ -187,22 +220,19 @@ GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 	if (v != FPISA_V_ok)
 		return count_verdict(id, v, v == FPISA_V_unresolved ? XDP_PASS : XDP_DROP);
 	cookie = cookie_of(ctx, id, rank);
-	if (!cookie || !hop || !find_headers(ctx, &h))
+	if (!cookie || !find_headers(ctx, &h))
 		return count_verdict(id, FPISA_V_internal, XDP_DROP);
 	p = hello_of(ctx, &h);
 	if (!p)
 		return count_verdict(id, FPISA_V_truncated, XDP_DROP);
 	v = fpisa_challenge(h.fpisa, p, cookie);
+	if (v == FPISA_V_ok && is_leaf(id, rank))
+		return GO_ON;
 	if (v == FPISA_V_ok)
 		v = join_session(ctx, id, rank);
 	if (v != FPISA_V_welcome && v != FPISA_V_challenge)
 		return count_verdict(id, v, XDP_DROP);
-	prove_welcome(ctx, id);
-	sum = fpisa_hello_sums(h.fpisa, p);
-	__builtin_memcpy(h.eth->h_dest, hop->mac, ETH_ALEN);
-	__builtin_memcpy(h.eth->h_source, hop->local_mac, ETH_ALEN);
-	address_reply(&h, h.ip->daddr, h.ip->saddr, h.udp->source, sizeof(*p), checksums_of(&sum));
-	return count_verdict(id, v, through(ctx, id, hop->ifindex));
+	return answer_hello(ctx, id, v);
 }
 
 #endif

@@ -12,7 +12,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include "fpisa/discard.h"
-#include "fpisa/frame.h"
+#include "fpisa/tree.h"
 #ifndef FPISA_ABI
 #include "fpisa_abi.h"
 #endif
@@ -131,6 +131,15 @@ struct {
 	__type(value, struct fpisa_peer);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_peers SEC(".maps");
+
+/* The way of a leaf to its parent, key: job number (fpisa/tree.h). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FPISA_MAX_JOBS);
+	__type(key, __u32);
+	__type(value, struct fpisa_leaf);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_leaves SEC(".maps");
 
 /* Time at which each worker was last seen, with the same keys. */
 struct {

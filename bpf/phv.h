@@ -41,7 +41,9 @@ struct fpisa_phv {
 	__u8 uncounted; /* the job does not count the events of adds; only the result flags need them */
 	__u8 marked;	/* FPISA_F_MARKED if the frame came with a mark of congestion, else 0 */
 	__u8 tagged;	/* the frame came with a VLAN tag, which has been removed */
-	__u8 pad[2];
+	__u8 plane;	/* of a leaf: the first plane to send */
+	__u8 port;	/* index of the frame's port, of a part */
+	__u32 payload;	/* bytes after the FPISA header, of a part or a frame of a leaf's parent */
 	struct fpisa_final final; /* work of the read-out besides rounding */
 	struct fpisa_phv_block b[FPISA_MAX_BLOCKS];
 };
@@ -80,6 +82,7 @@ static __always_inline void fill_phv(struct fpisa_phv *phv, const struct packet 
 	phv->events = 0;
 	phv->rank = h->rank;
 	phv->resend = 0;
+	phv->plane = 0;
 	phv->probe = !!(h->flags & FPISA_F_PROBE);
 	phv->mode = job->mode;
 	phv->rounding = job->rounding;

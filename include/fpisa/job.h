@@ -98,6 +98,9 @@ struct fpisa_job {
 	__u8 keyed;	 /* 1: frames except HELLO and WELCOME have tags; see fpisa_wants_tags() */
 	struct fpisa_job_faults faults; /* faults that WELCOME announces to workers; the datapath does not use them */
 	struct fpisa_key key;		/* random key from which cookies and the secrets of results are derived */
+	struct fpisa_rank parent; /* of a leaf: address and first port of the parent, whose job has the same number */
+	__u32 parent_rank;	  /* of a leaf: its rank in the parent's job */
+	__u32 pad;
 	struct fpisa_rank rank[FPISA_MAX_WORKERS];
 };
 
@@ -227,6 +230,11 @@ struct fpisa_control {
 #define FPISA_STAGES 9
 #define FPISA_ADMISSION 9	       /* index of admission, after MAU0..8 */
 #define FPISA_STAND_IN FPISA_ADMISSION /* admission contains all stages and replaces missing ones */
+/* Programs of trees, in families for which fpisa_family_has_trees() */
+#define FPISA_PART 10  /* a parent takes a part of a leaf's partial sum */
+#define FPISA_UP 11    /* a leaf sends a part */
+#define FPISA_DOWN 12  /* a leaf takes a frame of its parent */
+#define FPISA_GREET 13 /* a leaf takes a HELLO */
 #define FPISA_BANK_SIZE 16
 #define FPISA_BANKS 2
 #define FPISA_FAMILIES 16
@@ -292,6 +300,23 @@ static __always_inline __u32 fpisa_family_limbs(__u8 family)
 	FPISA_EACH_FAMILY(X)
 #undef X
 	return 0;
+}
+
+/* Return whether the datapath has trees for a family: mode exact, except for FP64. */
+static __always_inline int fpisa_family_has_trees(__u8 family)
+{
+#define X(number, name, bytes, bits, limbs) \
+	if (family == number)               \
+		return limbs == 1 || limbs == 8;
+	FPISA_EACH_FAMILY(X)
+#undef X
+	return 0;
+}
+
+/* Return whether the job is a leaf or a parent of a tree. */
+static __always_inline int fpisa_in_tree(const struct fpisa_job *j)
+{
+	return j->flags & (FPISA_JOB_LEAVES | FPISA_JOB_LEAF);
 }
 
 /* Return the job's token as a key. */

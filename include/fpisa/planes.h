@@ -100,14 +100,17 @@ static __always_inline __s32 fpisa_exact_digit(const __s64 *acc, int n, __u32 pl
 	return plane < (__u32)n ? digit : (__s32)above;
 }
 
-/* Add a digit to an accumulator whose exponent register is *e. */
+/* Add a digit to an accumulator of `n` limbs, a power of two, whose exponent register is *e. */
 static __always_inline void fpisa_exact_add_digit(__s64 *acc, __u16 *e, int n, __u32 plane, __s32 digit)
 {
+	/* One value for mask and index, because clang would index by an earlier value, without a bound. */
+	__u64 at = plane & (__u32)(n - 1);
 	__s64 top;
 	__u32 spills;
 
+	fpisa_opaque(at);
 	if (plane < (__u32)n) {
-		acc[plane] += digit;
+		acc[at] += digit;
 		return;
 	}
 	top = acc[n - 1] + (__s64)digit * (1ll << 32);

@@ -161,6 +161,12 @@ struct fpisa_uplink {
 	__u32 workers, ports;		   /* number of workers and of ports of the parent's job */
 };
 
+/* A leaf in the datapath. The session's lock protects it, except single words. */
+struct fpisa_leaf {
+	struct fpisa_uplink up;
+	struct fpisa_peer parent; /* the route of the latest HELLO */
+};
+
 /* Begin a new attempt. */
 static __always_inline void fpisa_leaf_attempt(struct fpisa_uplink *up, __u64 attempt)
 {
@@ -279,6 +285,22 @@ static __always_inline void fpisa_make_part(struct fpisa_hdr *h, const struct fp
 	h->checksum = 0;
 }
 
+/*
+ * Write a part as fpisa_make_part() does, in place of the ADD *h, at a leaf that sends one frame for each that it gets.
+ * The parent answers each part but the last with a STATUS, which asks for the next part: fpisa_make_next_part().
+ */
+static __always_inline void fpisa_make_one_part(struct fpisa_hdr *h, const struct fpisa_slot *s,
+						const struct fpisa_job *job, const struct fpisa_uplink *up, __u16 part,
+						int last)
+{
+	const __u8 asks = h->flags & FPISA_F_PROBE ? FPISA_PART_ASKS : 0;
+
+	fpisa_make_part(h, h, s, job, up, part, last);
+	h->result_flags |= asks;
+	if (!last)
+		h->flags |= FPISA_F_PROBE;
+}
+
 /* Return whether the parent's job, as described by its WELCOME, fits the job of the leaf. */
 static __always_inline int fpisa_parent_alike(const struct fpisa_hello *p, const struct fpisa_job *job)
 {
@@ -298,6 +320,24 @@ static __always_inline int fpisa_is_sealed_round(const struct fpisa_slot *s, con
 {
 	return s->generation == h->generation && s->chunk == h->chunk && s->done && s->count == h->count &&
 	       s->op == h->op && s->digest == h->digest && s->call == h->call;
+}
+
+/*
+ * Turn the parent's STATUS to a part into the ADD of the rank for which it was sent. Return 0 if the slot *s does not
+ * hold its sealed round.
+ */
+static __always_inline int fpisa_make_next_part(struct fpisa_hdr *h, const struct fpisa_slot *s)
+{
+	h->count = s->count;
+	if (!fpisa_is_sealed_round(s, h)) {
+		h->count = 0;
+		return 0;
+	}
+	h->type = FPISA_TYPE_ADD;
+	h->flags = h->result_flags & FPISA_PART_ASKS ? FPISA_F_PROBE : 0;
+	h->rank = h->result_flags & FPISA_PART_ASKER;
+	h->aux = s->operand;
+	return 1;
 }
 
 /*
@@ -357,6 +397,8 @@ static __always_inline void fpisa_make_leaf_answer(struct fpisa_hdr *h, const st
 	if (h->type == FPISA_TYPE_ERROR) {
 		h->bitmap = job->keyed ? cookie : 0;
 		h->contributors = 0;
+	} else {
+		h->reason = 0;
 	}
 }
 

@@ -119,7 +119,7 @@ struct datapath {
 	bool read_only; /* the caller may only read the pins */
 	int lock;	/* descriptor of the locked pin directory; -1: not locked */
 	int jobs_fd, sessions_fd, peers_fd, last_seen_fd, slots_fd, counters_fd, control_fd, stages_fd, fanout_fd,
-		replies_fd, histogram_fd, nh_keys_fd;
+		replies_fd, histogram_fd, nh_keys_fd, leaves_fd;
 	struct fpisa_steering steering; /* cpus 0: frames are summed on the CPU that receives them */
 	int steered_fd;			/* counters of steering; -1: the datapath does not steer */
 	/* id of the map fpisa_jobs; a program that uses this map belongs to this datapath */

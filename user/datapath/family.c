@@ -13,10 +13,29 @@
 #include "pin.h"
 #include "slots.h"
 
+/* Return the number of a family's programs, and the name of program k of a family other than 0. */
+static __u32 programs_of(__u8 family)
+{
+	return fpisa_family_has_trees(family) ? FPISA_GREET + 1 : FPISA_ADMISSION + 1;
+}
+
+static void name_program(__u32 k, char name[16])
+{
+	static const char *const names[] = {
+		[FPISA_ADMISSION] = "fpisa_admission", [FPISA_PART] = "fpisa_part",   [FPISA_UP] = "fpisa_up",
+		[FPISA_DOWN] = "fpisa_down",	       [FPISA_GREET] = "fpisa_greet",
+	};
+
+	if (k < FPISA_ADMISSION)
+		snprintf(name, 16, "fpisa_mau%u", k);
+	else
+		snprintf(name, 16, "%s", names[k]);
+}
+
 static bool present(const struct datapath *dp, __u8 family)
 {
 	for (__u32 bank = 0; bank < FPISA_BANKS; bank++) {
-		for (__u32 k = 0; k <= FPISA_ADMISSION; k++) {
+		for (__u32 k = 0; k < programs_of(family); k++) {
 			__u32 index = fpisa_bank_of(family, bank) + k, id;
 
 			if (bpf_map_lookup_elem(dp->stages_fd, &index, &id))
@@ -29,16 +48,14 @@ static bool present(const struct datapath *dp, __u8 family)
 int family_fill(int stages_fd, const struct bpf_object *o, __u8 family, __u32 bank)
 {
 	/* The admission of family 0 is the entry itself. */
-	for (__u32 k = 0; k <= FPISA_ADMISSION; k++) {
+	for (__u32 k = 0; k < programs_of(family); k++) {
 		__u32 index = fpisa_bank_of(family, bank) + k;
 		struct bpf_program *prog;
 		char name[16] = "fpisa";
 		int fd;
 
-		if (k != FPISA_ADMISSION)
-			snprintf(name, sizeof(name), "fpisa_mau%u", k);
-		else if (family)
-			strcpy(name, "fpisa_admission");
+		if (family || k < FPISA_ADMISSION)
+			name_program(k, name);
 		prog = bpf_object__find_program_by_name(o, name);
 		if (!prog)
 			return refuse(-ENOENT, "family %s: no program %s", family_name(family), name);

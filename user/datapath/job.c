@@ -25,6 +25,7 @@
 #include "family.h"
 #include "fanout.h"
 #include "fpisa/discard.h"
+#include "fpisa/tree.h"
 #include "generation.h"
 #include "groups.h"
 #include "host/privilege.h"
@@ -88,11 +89,23 @@ static int end_session(struct datapath *dp, __u32 job)
 	return clear(dp, job, &dp->sessions[job].lock, sizeof(dp->sessions[job]));
 }
 
+/* Return the state in which a leaf begins; its first attempt is larger than all that it had before. */
+static struct fpisa_uplink first_attempt(__u32 job, const struct fpisa_job *j)
+{
+	struct timespec t;
+
+	if (!(j->flags & FPISA_JOB_LEAF))
+		return (struct fpisa_uplink){0};
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (struct fpisa_uplink){.attempt = t.tv_sec * 1000000000ull + t.tv_nsec, .job = job, .rank = j->parent_rank};
+}
+
 /* Clear the state of an earlier job in all maps. */
 static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, const __u32 *ifindex)
 {
 	static const struct fpisa_histogram histogram;
 	const struct fpisa_last_seen never = {0};
+	const struct fpisa_leaf leaf = {.up = first_attempt(job, j)};
 	struct fpisa_key token = fpisa_token_of(j);
 	struct fpisa_nh_key nh = {0};
 	void *counters = calloc(dp->cpus, sizeof(struct fpisa_counters));
@@ -104,6 +117,8 @@ static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, cons
 		err = clear(dp, job, &dp->slots[j->slot_base + i].lock, sizeof(*dp->slots));
 	if (!err)
 		err = put(dp->nh_keys_fd, "key of NH of job", job, &nh);
+	if (!err)
+		err = put(dp->leaves_fd, "leaf", job, &leaf);
 	if (!err)
 		err = put(dp->counters_fd, "counters of job", job, counters);
 	if (!err)

@@ -37,6 +37,36 @@ int datapath_members_check(__u32 job, const struct fpisa_job *j)
 	return 0;
 }
 
+/* Check a job of a tree. */
+static int check_tree(__u32 job, const struct fpisa_job *j)
+{
+	char a[ADDRESS_LEN];
+
+	if (!fpisa_in_tree(j))
+		return 0;
+	if (j->flags & FPISA_JOB_LEAVES && j->flags & FPISA_JOB_LEAF)
+		return refuse(-EINVAL, "job %u: a tree has two levels; leave --leaves or --parent out", job);
+	if (j->mode != FPISA_MODE_EXACT)
+		return refuse(-EINVAL,
+			      "job %u: a tree needs mode exact, at all leaves and at their parent; give --mode exact",
+			      job);
+	if (!fpisa_family_has_trees(j->family))
+		return refuse(-EINVAL, "job %u: the datapath does not support trees of %s", job,
+			      name_of(format_names, j->format));
+	if (j->pipeline != FPISA_PIPELINE_FUSED)
+		return refuse(-EINVAL, "job %u: a tree needs the fused pipeline; leave --pipeline out", job);
+	if (j->vlan)
+		return refuse(-EINVAL, "job %u: the datapath does not support trees in a VLAN", job);
+	if (j->flags & FPISA_JOB_LEAVES && j->fanout != FPISA_FANOUT_UNICAST)
+		return refuse(-EINVAL, "job %u: leaves receive only unicast results; give --fanout unicast", job);
+	if (j->flags & FPISA_JOB_LEAF && j->parent.addr == j->address)
+		return refuse(-EINVAL,
+			      "job %u: the parent %s is this machine, where this job has the number; place the parent on "
+			      "another machine",
+			      job, address_text(j->parent.addr, a));
+	return 0;
+}
+
 static int check(__u32 job, const struct fpisa_job *j)
 {
 	struct fpisa_format f = fpisa_job_format(j);
@@ -82,7 +112,7 @@ static int check(__u32 job, const struct fpisa_job *j)
 			      "job %u: %u ports are too many for a window of %u slots; give at most --ports "
 			      "%u",
 			      job, j->ports, j->window, j->window);
-	return datapath_members_check(job, j);
+	return check_tree(job, j) ?: datapath_members_check(job, j);
 }
 
 int datapath_job_check(__u32 job, struct fpisa_job *j)
@@ -145,13 +175,19 @@ static __u32 entries(__u32 slots, bool limbs)
 	return limbs ? 2 * slots / FPISA_EXACT_SHARE : 2 * slots;
 }
 
+/* Return whether the job needs what only the first entries have: superaccumulators, or parts of partial sums. */
+static bool needs_first(const struct fpisa_job *j)
+{
+	return fpisa_family_limbs(j->family) || fpisa_in_tree(j);
+}
+
 /*
  * Choose the job's entries. Only the first entries have superaccumulators. Jobs without superaccumulators use these
  * entries last. The entries of a job begin at a multiple of their number.
  */
 bool datapath_job_fit(const struct fpisa_job *jobs, __u32 slots, struct fpisa_job *j)
 {
-	bool limbs = fpisa_family_limbs(j->family);
+	bool limbs = needs_first(j);
 	__u32 exact = entries(slots, true), all = entries(slots, limbs), need = 2 * j->window, base;
 
 	base = first_fit(jobs, need, limbs ? 0 : (exact + need - 1) / need * need);
@@ -169,7 +205,7 @@ bool datapath_job_fit(const struct fpisa_job *jobs, __u32 slots, struct fpisa_jo
  */
 int datapath_job_place(const struct fpisa_job *jobs, __u32 slots, __u32 job, struct fpisa_job *j)
 {
-	bool limbs = fpisa_family_limbs(j->family);
+	bool limbs = needs_first(j);
 	__u32 need = 2 * j->window, all = entries(slots, limbs);
 	char room[64];
 

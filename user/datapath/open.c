@@ -10,6 +10,7 @@
 
 #include "cli/report.h"
 #include "datapath.h"
+#include "fpisa/tree.h"
 #include "info.h"
 #include "log.h"
 #include "pin.h"
@@ -43,6 +44,7 @@ static int open_maps(struct datapath *dp)
 		{"fpisa_control", &dp->control_fd},	{"fpisa_stages", &dp->stages_fd},
 		{"fpisa_fanout", &dp->fanout_fd},	{"fpisa_replies", &dp->replies_fd},
 		{"fpisa_histogram", &dp->histogram_fd}, {"fpisa_nh_keys", &dp->nh_keys_fd},
+		{"fpisa_leaves", &dp->leaves_fd},
 	};
 
 	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) {
@@ -71,7 +73,7 @@ static int check_layout(struct datapath *dp)
 		{dp->peers_fd, sizeof(struct fpisa_peer)},	{dp->last_seen_fd, sizeof(struct fpisa_last_seen)},
 		{dp->slots_fd, sizeof(struct fpisa_slot)},	{dp->counters_fd, sizeof(struct fpisa_counters)},
 		{dp->control_fd, sizeof(struct fpisa_control)}, {dp->histogram_fd, sizeof(struct fpisa_histogram)},
-		{dp->nh_keys_fd, sizeof(struct fpisa_nh_key)},
+		{dp->nh_keys_fd, sizeof(struct fpisa_nh_key)},	{dp->leaves_fd, sizeof(struct fpisa_leaf)},
 	};
 
 	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) {
@@ -122,7 +124,7 @@ int datapath_open(struct datapath *dp, const char *pin)
 	dp->lock = -1;
 	dp->jobs_fd = dp->sessions_fd = dp->peers_fd = dp->last_seen_fd = dp->slots_fd = -1;
 	dp->counters_fd = dp->control_fd = dp->stages_fd = dp->fanout_fd = dp->replies_fd = -1;
-	dp->histogram_fd = dp->nh_keys_fd = dp->steered_fd = -1;
+	dp->histogram_fd = dp->nh_keys_fd = dp->leaves_fd = dp->steered_fd = -1;
 	log_start();
 	dp->cpus = libbpf_num_possible_cpus();
 	if (dp->cpus < 0)
@@ -196,6 +198,7 @@ void datapath_close(struct datapath *dp)
 	close_fd(&dp->replies_fd);
 	close_fd(&dp->histogram_fd);
 	close_fd(&dp->nh_keys_fd);
+	close_fd(&dp->leaves_fd);
 	close_fd(&dp->steered_fd);
 	for (__u32 i = 0; i < FPISA_MAX_JOBS; i++)
 		if (dp->ports_fd[i] > 0)

@@ -37,10 +37,21 @@ static const char *const lo_path[FPISA_LO_SETTINGS] = {
 };
 #define ALL_FORWARDING "/proc/sys/net/ipv4/conf/all/forwarding"
 
+/* Return the number of places that the job sends to: its ranks, and after them a leaf's parent. */
+static __u32 places(const struct fpisa_job *j)
+{
+	return j->workers + !!(j->flags & FPISA_JOB_LEAF);
+}
+
+static const struct fpisa_rank *place(const struct fpisa_job *j, __u32 n)
+{
+	return n < j->workers ? &j->rank[n] : &j->parent;
+}
+
 static bool any_routed(const struct fpisa_job *j)
 {
-	for (__u32 r = 0; r < j->workers; r++)
-		if (!j->rank[r].given)
+	for (__u32 n = 0; n < places(j); n++)
+		if (!place(j, n)->given)
 			return true;
 	return false;
 }
@@ -56,11 +67,12 @@ static bool any_here(const struct fpisa_job *j)
 	return false;
 }
 
-/* Find the first neighbour on the route to a rank, as find_nexthop() does. */
-static int next_hop(const struct fpisa_job *j, __u32 rank, struct neighbour *next)
+/* Find the first neighbour on the route to a place, as find_nexthop() does. */
+static int next_hop(const struct fpisa_job *j, __u32 n, struct neighbour *next)
 {
+	const struct fpisa_rank *at = place(j, n);
 	struct route way;
-	int err = j->rank[rank].given ? -ENOENT : route_get(j->rank[rank].addr, j->address, 0, &way);
+	int err = at->given ? -ENOENT : route_get(at->addr, j->address, 0, &way);
 
 	if (!err)
 		*next = way.next;
@@ -147,8 +159,8 @@ int routes_assert(const struct datapath *dp, __u32 job, const struct fpisa_job *
 			"mount /proc/sys writable, or name the workers' interfaces in job add: ADDR@DEV");
 	if (err)
 		return err;
-	for (__u32 r = 0; r < j->workers; r++) {
-		if (next_hop(j, r, &next))
+	for (__u32 n = 0; n < places(j); n++) {
+		if (next_hop(j, n, &next))
 			continue;
 		err = neighbour_manage(&next);
 		kept += !!err;
@@ -200,29 +212,30 @@ static int list_needed(const struct release *r, struct needed *all)
 	struct fpisa_job j;
 
 	all->count = 0;
-	all->n = calloc(FPISA_MAX_JOBS * FPISA_MAX_WORKERS, sizeof(*all->n));
+	all->n = calloc(FPISA_MAX_JOBS * (FPISA_MAX_WORKERS + 1), sizeof(*all->n));
 	if (!all->n)
 		return -ENOMEM;
 	for (__u32 job = 0; r->job != FPISA_MAX_JOBS && job < FPISA_MAX_JOBS; job++)
 		if (job != r->job && job_of(r, job, &j))
-			for (__u32 rank = 0; rank < j.workers; rank++)
-				all->count += !next_hop(&j, rank, &all->n[all->count]);
+			for (__u32 n = 0; n < places(&j); n++)
+				all->count += !next_hop(&j, n, &all->n[all->count]);
 	return 0;
 }
 
 /* Release the neighbour entry of each rank, on the interface of the rank and on that of its present route. */
 static void release_job(struct release *r, __u32 job, const struct fpisa_job *j, struct needed *all)
 {
-	__u32 seen[2 * FPISA_MAX_WORKERS], n = 0;
+	__u32 seen[2 * (FPISA_MAX_WORKERS + 1)], n = 0;
 
-	for (__u32 rank = 0; rank < j->workers; rank++) {
+	for (__u32 rank = 0; rank < places(j); rank++) {
 		__u32 key = job * FPISA_MAX_WORKERS + rank;
 		struct fpisa_peer peer = {.ifindex = 0};
 		struct neighbour next = {.ifindex = 0};
 
-		if (j->rank[rank].given)
+		if (place(j, rank)->given)
 			continue;
-		bpf_map_lookup_elem(r->peers_fd, &key, &peer);
+		if (rank < j->workers)
+			bpf_map_lookup_elem(r->peers_fd, &key, &peer);
 		next_hop(j, rank, &next);
 		seen[n++] = peer.ifindex;
 		seen[n++] = next.ifindex;

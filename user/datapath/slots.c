@@ -48,6 +48,7 @@ int slots_fit(struct bpf_object *o, __u32 slots)
 		    {"fpisa_slots", 1},
 		    {"fpisa_man64", 1},
 		    {"fpisa_limbs", FPISA_EXACT_SHARE},
+		    {"fpisa_partials", FPISA_EXACT_SHARE},
 		    {"fpisa_limbs64", FPISA_EXACT_SHARE}};
 
 	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) {

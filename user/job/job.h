@@ -33,7 +33,7 @@ struct job_spec {
 
 /* Write entries for getopt_long() for the parameters in `in` (0: all), and an empty entry. Return the empty entry. */
 #define OPT_JOB 0x200 /* job_option() handles this value and all larger values */
-#define JOB_OPTIONS_MAX 24
+#define JOB_OPTIONS_MAX 32
 struct option *job_options(struct option *to, unsigned int in);
 
 /* Print the help text of the parameters. */
@@ -145,6 +145,10 @@ void job_print_columns(const struct fpisa_job *j);
  * before each option.
  */
 void job_options_text(const struct fpisa_job *j, char *out, size_t size);
+
+/* Write the parent of a leaf as the option has it, ADDR:PORT/RANK, or "". */
+#define PARENT_LEN 64
+void job_parent_text(const struct fpisa_job *j, char text[PARENT_LEN]);
 
 /* Write the arithmetic of a job, as "fpisa, rounding down, format fp32, 5 guard bits, histogram". */
 #define ARITHMETIC_LEN 160

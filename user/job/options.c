@@ -15,7 +15,7 @@
 #include "cli/print.h"
 #include "job.h"
 
-enum kind { WORKERS, ADDRESS, FOREIGN_ADDRESS, RATE, NUMBER, NAME, GROUP, TOKEN, FLAG, FAULTS, VLAN };
+enum kind { WORKERS, ADDRESS, FOREIGN_ADDRESS, RATE, NUMBER, NAME, GROUP, TOKEN, FLAG, FAULTS, VLAN, PARENT };
 
 #define AT(field) .at = offsetof(struct fpisa_job, field), .size = sizeof(((struct fpisa_job *)0)->field)
 
@@ -85,6 +85,13 @@ static const struct parameter {
 	 "receives them tagged; default that of the VLAN device of the routes\n"
 	 "to the workers, if the interface below it is loaded",
 	 VLAN, JOB_IN_QUERY, AT(vlan), .min = 1, .max = FPISA_MAX_VLAN, .multiple = 1},
+	{"parent", "PARENT",
+	 "ADDR[:PORT]/RANK: make the job a leaf of a tree. The sum of its\n"
+	 "workers goes to the job of the same number at ADDR, which lists\n"
+	 "this aggregator as worker RANK",
+	 PARENT, 0},
+	{"leaves", NULL, "the workers are leaves of a tree, jobs with --parent", FLAG, 0, .flag = FPISA_JOB_LEAVES,
+	 .text = "ranks are leaves"},
 	{"token", "HEX", "secret that workers must know; keys are derived from it, and it is never sent", TOKEN,
 	 JOB_IN_QUERY},
 	{"big-endian", NULL, "swap payloads in and out, because they are big-endian", FLAG, JOB_IN_DEMO,
@@ -205,6 +212,30 @@ static int take_token(const char *what, const char *arg, __u64 *token)
 		       0;
 }
 
+/* Parse ADDR[:PORT]/RANK, which is cut. */
+static int take_parent(const char *what, char *arg, struct fpisa_job *j)
+{
+	char *rank = strchr(arg, '/'), *port;
+	uint64_t number = FPISA_PORT, at = 0;
+	int err;
+
+	if (!rank)
+		return refuse(BAD_USAGE, "%s: '%s' does not end in the leaf's rank at the parent: ADDR[:PORT]/RANK",
+			      what, arg);
+	*rank++ = 0;
+	port = strchr(arg, ':');
+	if (port)
+		*port++ = 0;
+	err = parse_machine(what, arg, &j->parent.addr) ?:
+		      parse_number("--parent: rank", rank, 0, FPISA_MAX_WORKERS - 1, &at);
+	if (!err && port)
+		err = parse_number("--parent: port", port, 1, 65535, &number);
+	j->parent.port = htons(number);
+	j->parent_rank = at;
+	j->flags |= FPISA_JOB_LEAF;
+	return err;
+}
+
 int job_option(struct job_spec *s, int opt, char *arg)
 {
 	const struct parameter *p = &parameters[opt - OPT_JOB];
@@ -237,6 +268,8 @@ int job_option(struct job_spec *s, int opt, char *arg)
 		return 0;
 	case FAULTS:
 		return job_parse_faults(arg, &j->faults);
+	case PARENT:
+		return take_parent(what, arg, j);
 	}
 	return BAD_USAGE;
 }
@@ -252,6 +285,16 @@ static __u32 get(const struct parameter *p, const struct fpisa_job *j)
 					     *(const __u32 *)at;
 
 	return n ?: p->min;
+}
+
+void job_parent_text(const struct fpisa_job *j, char text[PARENT_LEN])
+{
+	char a[ADDRESS_LEN];
+
+	*text = 0;
+	if (j->flags & FPISA_JOB_LEAF)
+		snprintf(text, PARENT_LEN, "%s:%u/%u", address_text(j->parent.addr, a), ntohs(j->parent.port),
+			 j->parent_rank);
 }
 
 /* Return the argument of the option for the parameter's value, or "". */
@@ -281,6 +324,9 @@ static const char *text_of(const struct parameter *p, const struct fpisa_job *j,
 	case VLAN:
 		if (j->vlan)
 			snprintf(text, TEXT_LEN, "%u", j->vlan);
+		break;
+	case PARENT:
+		job_parent_text(j, text);
 		break;
 	case FOREIGN_ADDRESS:
 	case RATE:

@@ -65,7 +65,7 @@ static int get_standing(const struct datapath *dp, __u32 job, struct standing *s
 int job_print_text(const struct datapath *dp, __u32 job)
 {
 	char address[ADDRESS_LEN], group[ADDRESS_LEN], ranks[RANKS_LEN], silence[SILENCE_LEN];
-	char arithmetic[ARITHMETIC_LEN];
+	char arithmetic[ARITHMETIC_LEN], parent[PARENT_LEN];
 	struct standing st;
 	__u32 port;
 	int err;
@@ -86,6 +86,9 @@ int job_print_text(const struct datapath *dp, __u32 job)
 	printf("fan-out     %s", name_of(fanout_names, st.job.fanout));
 	if (st.job.fanout == FPISA_FANOUT_MULTICAST)
 		printf(" to %s:%u", address_text(st.job.group, group), ntohs(st.job.group_port));
+	job_parent_text(&st.job, parent);
+	if (*parent)
+		printf("\nparent      %s, the last number is the rank there", parent);
 	printf("\nelements    %u a frame\n", st.job.elements);
 	printf("window      %u, slot entries %u to %u\n", st.job.window, st.job.slot_base,
 	       st.job.slot_base + 2 * st.job.window - 1);

@@ -71,6 +71,8 @@ int job_complete(struct fpisa_job *j, __u32 job)
 	j->rounding = j->rounding ?: fpisa_default_rounding(j->mode);
 	j->pipeline = j->pipeline ?: FPISA_PIPELINE_FUSED;
 	j->clz = j->clz ?: FPISA_CLZ_BITS;
+	if (!j->fanout && j->flags & FPISA_JOB_LEAVES)
+		j->fanout = FPISA_FANOUT_UNICAST;
 	if (!j->fanout)
 		j->fanout = j->group || multicast_possible(j) ? FPISA_FANOUT_MULTICAST : FPISA_FANOUT_UNICAST;
 	if (j->fanout == FPISA_FANOUT_UNICAST && j->group)

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A tree over real XDP, each aggregator and rank in a namespace of its own behind a switch: the bits of the flat sum, under loss, after
+restarts of ranks, leaves and the root, and without a removed rank"""
+import array
+import hashlib
+import math
+
+import pytest
+import worker
+from aggregators import Switched, pins
+from lab import FPISA, draw_seed, end, read_all, read_answers, wait_until
+
+JOB, LEAVES, RANKS = 5, 2, 3
+COUNT = 20000
+PINS = "/run/trees"  # a BPF filesystem for the tests of this file; the usual one belongs to a single test
+ROOT = "10.98.0.1"
+pytestmark = pytest.mark.together
+
+
+class Tree(Switched):
+    """The root is 10.98.0.1, leaf l is 10.98.0.(2 + l), rank r of leaf l is 10.98.0.(10 + RANKS l + r)."""
+
+    def __init__(self):
+        super().__init__()
+        self.root = self.agg = self.host(ROOT, "root")
+        self.leaf = [self.host(f"10.98.0.{2 + i}", f"leaf{i}") for i in range(LEAVES)]
+        self.worker = [self.host(f"10.98.0.{10 + i}", f"w{i}") for i in range(LEAVES * RANKS)]
+        for i in range(LEAVES + 1):
+            self.fpisa_at(i, "load", "eth0")
+
+    def fpisa_at(self, i, *argv):
+        """Run fpisa at the root, 0, or at leaf i - 1."""
+        return (self.leaf[i - 1] if i else self.root).run(FPISA, *argv, "--pin", f"{PINS}/{i}")
+
+    def job(self, i, *options):
+        if i:
+            workers = ",".join(f"10.98.0.{10 + RANKS * (i - 1) + r}" for r in range(RANKS))
+            options = "--parent", f"{ROOT}/{i - 1}", "--address", f"10.98.0.{1 + i}", *options
+        else:
+            workers = ",".join(f"10.98.0.{2 + leaf}" for leaf in range(LEAVES))
+            options = "--leaves", "--address", ROOT, *options
+        if self.token:
+            options = "--token", f"{self.token['token']:x}", *options
+        self.fpisa_at(i, "job", "add", JOB, "--workers", workers, "--mode", "exact", *options)
+
+    def again(self, i, *options):
+        self.fpisa_at(i, "job", "del", JOB)
+        self.job(i, *options)
+
+    def count(self, i, name):
+        return self.counters(JOB, f"{PINS}/{i}")[name]
+
+    def begin_rank(self, rank, seed, *more, count=COUNT, **options):
+        step = {"count": count, "kind": "random", "seed": seed + rank // RANKS}
+        return self.start(rank, JOB, step, *more, address=f"10.98.0.{2 + rank // RANKS}", **self.token,
+                          **options)
+
+    def begin(self, seed, ranks=range(LEAVES * RANKS), **options):
+        return [self.begin_rank(r, seed, **options) for r in ranks]
+
+
+def digest_of(seed, ranks=range(LEAVES * RANKS), count=COUNT):
+    """Return the digest of the correctly rounded sums. A double holds each sum exactly."""
+    values = (array.array("f", worker.data("random", r % RANKS, count, seed + r // RANKS)) for r in ranks)
+    return hashlib.sha256(array.array("f", map(math.fsum, zip(*values))).tobytes()).hexdigest()
+
+
+def check(procs, seed, **options):
+    answers = [read_answers(p)[-1] for p in procs]
+    assert [a["digest"] for a in answers] == [digest_of(seed, **options)] * len(procs), answers
+
+
+@pytest.fixture(scope="module")
+def net(mounts):
+    with pins(PINS):
+        tree = Tree()
+        yield tree
+        for i in range(LEAVES + 1):
+            tree.fpisa_at(i, "unload")
+        tree.close()
+
+
+@pytest.fixture(params=[None], ids=["open"])
+def jobs(net, request):
+    """Yield the network with a job at each aggregator; the parameter is its token."""
+    net.token = {"token": request.param} if request.param else {}
+    for i in range(LEAVES + 1):
+        net.job(i)
+    yield net
+    for i in range(LEAVES + 1):
+        net.fpisa_at(i, "job", "del", JOB)
+
+
+tokens = pytest.mark.parametrize("jobs", [None, 0x1122334455667788], ids=["open", "token"], indirect=True)
+
+
+@tokens
+@pytest.mark.parametrize("loss", (0, 0.02))
+def test_sum(jobs, loss):
+    """All ranks of both leaves get the bits of the flat sum, and a leaf sends one partial sum a chunk."""
+    seed = draw_seed()
+    check(jobs.begin(seed, loss=loss), seed)
+    chunks = -(-COUNT // 256)
+    for i in range(1, LEAVES + 1):
+        assert jobs.count(i, "v_up") == chunks
+        assert loss or jobs.count(i, "v_down") >= chunks
+    assert jobs.count(0, "v_result") == chunks
+
+
+def test_many_calls(jobs):
+    """A second generation, of all ranks started again, gives the bits of its own values; one rank alone waits and is told what is missing."""
+    for _ in range(3):
+        seed = draw_seed()
+        check(jobs.begin(seed), seed)
+    alone = jobs.begin(0, ranks=[0], timeout_ms=1500)[0]
+    answers, status, _ = read_all(alone)
+    assert status and answers[-1]["rc"] == -110, answers
+
+
+def test_rank_restarts(jobs):
+    """A rank that is killed in a sum ends the call of all ranks; after it has started again, all join and sum."""
+    seed = draw_seed()
+    jobs.slow_down()
+    procs = jobs.begin(seed, count=500000, timeout_ms=3000)
+    wait_until("partial sums", lambda: jobs.count(1, "v_up") > 50, 30)
+    end(procs[1])
+    answers = [read_all(p)[0][-1] for p in procs[:1] + procs[2:]]
+    jobs.at_full_rate()
+    assert all(a["rc"] for a in answers), answers
+    check(jobs.begin(seed), seed)
+
+
+@pytest.mark.parametrize("which", (0, 1), ids=("root", "leaf"))
+def test_aggregator_restarts(jobs, which):
+    """If the job of the root or of a leaf begins anew in a sum, no rank gets a wrong sum, and then all join again."""
+    seed = draw_seed()
+    before = jobs.count(1, "v_up")
+    jobs.slow_down()
+    procs = jobs.begin(seed, count=500000, timeout_ms=3000)
+    wait_until("partial sums", lambda: jobs.count(1, "v_up") > before + 50, 30)
+    jobs.again(which)
+    answers = [read_all(p)[0][-1] for p in procs]
+    jobs.at_full_rate()
+    assert all(a["rc"] for a in answers), answers
+    check(jobs.begin(seed), seed)
+
+
+def test_removed_rank(jobs):
+    """After a rank of a leaf was removed, the others sum without it; after a leaf was removed at the root, the other leaf's ranks do."""
+    seed = draw_seed()
+    jobs.fpisa_at(1, "job", "shrink", JOB, "1")
+    left = [r for r in range(LEAVES * RANKS) if r != 1]
+    check(jobs.begin(seed, ranks=left), seed, ranks=left)
+    jobs.fpisa_at(0, "job", "shrink", JOB, "1")
+    left = [r for r in left if r < RANKS]
+    check(jobs.begin(seed, ranks=left), seed, ranks=left)
+
+
+def test_show(jobs):
+    """A leaf shows its parent, with its rank there, and the root that its ranks are leaves."""
+    assert f"parent      {ROOT}:18000/0" in jobs.fpisa_at(1, "job", "show", JOB)
+    assert "ranks are leaves" in jobs.fpisa_at(0, "job", "show", JOB)
