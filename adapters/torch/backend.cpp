@@ -170,13 +170,33 @@ template <class Any> static void set_timeout(Any &, Milliseconds, long)
 {
 }
 
+/* The same for methods that connect a backend's device before the first call, and that end the backend. */
+template <class Any>
+static auto connect_to(Any &backend, const at::Device &device, int) -> decltype(backend.eagerConnectSingleDevice(device))
+{
+	return backend.eagerConnectSingleDevice(device);
+}
+
+template <class Any> static void connect_to(Any &, const at::Device &, long)
+{
+}
+
+template <class Any> static auto shut_down(Any &backend, int) -> decltype(backend.shutdown())
+{
+	return backend.shutdown();
+}
+
+template <class Any> static void shut_down(Any &, long)
+{
+}
+
 class Backend final : public Base
 {
       public:
 	/* Take over the group at address `group`, which Python has joined. */
-	Backend(c10::intrusive_ptr<Base> inner, uintptr_t group, int rank, int size, std::vector<int64_t> ranks,
-		Milliseconds timeout, Join join)
-	    : Base(rank, size), inner_(std::move(inner)),
+	Backend(c10::intrusive_ptr<Base> inner, c10::intrusive_ptr<Base> inner_of_gpus, uintptr_t group, int rank,
+		int size, std::vector<int64_t> ranks, Milliseconds timeout, Join join)
+	    : Base(rank, size), inner_(std::move(inner)), inner_of_gpus_(std::move(inner_of_gpus)),
 	      session_(std::make_shared<Session>(reinterpret_cast<struct fpisa_group *>(group), ranks)),
 	      ranks_(std::move(ranks)), timeout_(timeout), join_(std::move(join))
 	{
@@ -186,6 +206,8 @@ class Backend final : public Base
 	~Backend() override
 	{
 		leave();
+		if (gpus_apart())
+			without_python([this] { shut_down(*inner_of_gpus_, 0); });
 	}
 
 	Session &session()
@@ -206,13 +228,13 @@ class Backend final : public Base
 	Pending allreduce(Tensors &tensors, const c10d::AllreduceOptions &o) override
 	{
 		return reduce_or(tensors, "all_reduce", tensors.size() == 1, o.reduceOp,
-				 [&] { return inner_->allreduce(tensors, o); });
+				 [&](Base &by) { return by.allreduce(tensors, o); });
 	}
 
 	Pending allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptions &o) override
 	{
 		return reduce_or(tensors, "all_reduce_coalesced", true, o.reduceOp,
-				 [&] { return inner_->allreduce_coalesced(tensors, o); });
+				 [&](Base &by) { return by.allreduce_coalesced(tensors, o); });
 	}
 
 	/* Only the root's tensor is written. */
@@ -224,7 +246,7 @@ class Backend final : public Base
 		check(tensors, "reduce");
 		if (tensors.size() != 1 || o.rootRank < 0 || o.rootRank >= getSize() ||
 		    !ours(tensors, o.reduceOp, &type, &op))
-			return by_gloo("reduce", tensors, o.reduceOp, [&] { return inner_->reduce(tensors, o); });
+			return by_inner("reduce", tensors, o.reduceOp, [&](Base &by) { return by.reduce(tensors, o); });
 		const bool root = getRank() == o.rootRank;
 		auto values = values_of(multiplied(tensors, o.reduceOp));
 		std::vector<int64_t> parts(getSize());
@@ -239,7 +261,7 @@ class Backend final : public Base
 		Tensors outs{out}, ins{in};
 
 		return scatter_equal("reduce_scatter_tensor", outs, ins, o.reduceOp,
-				     [&] { return inner_->_reduce_scatter_base(out, in, o); });
+				     [&](Base &by) { return by._reduce_scatter_base(out, in, o); });
 	}
 
 	Pending reduce_scatter(Tensors &out, Lists &in, const c10d::ReduceScatterOptions &o) override
@@ -248,12 +270,10 @@ class Backend final : public Base
 		enum fpisa_dtype type;
 		std::vector<int64_t> parts;
 
-		check(out, "reduce_scatter");
-		if (out.size() == 1 && in.size() == 1)
-			check(in[0], "reduce_scatter");
+		check(out.size() == 1 && in.size() == 1 ? joined({out, in[0]}) : out, "reduce_scatter");
 		if (out.size() != 1 || in.size() != 1 || !ours(in[0], o.reduceOp, &type, &op) || !same(out, in[0]))
-			return by_gloo("reduce_scatter", joined(in), o.reduceOp,
-				       [&] { return inner_->reduce_scatter(out, in, o); });
+			return by_inner("reduce_scatter", joined(in), o.reduceOp,
+					[&](Base &by) { return by.reduce_scatter(out, in, o); });
 		TORCH_CHECK(
 			in[0].size() == (size_t)getSize() && in[0][getRank()].numel() == out[0].numel(),
 			"fpisa: reduce_scatter: a tensor for each rank is needed, and this rank's must be as large as the output");
@@ -269,75 +289,63 @@ class Backend final : public Base
 
 	Pending broadcast(Tensors &tensors, const c10d::BroadcastOptions &o) override
 	{
-		report_.gloo("broadcast", NOT_OURS, tensors);
-		return inner_->broadcast(tensors, o);
+		return inner("broadcast", tensors).broadcast(tensors, o);
 	}
 
 	Pending allgather(Lists &out, Tensors &in, const c10d::AllgatherOptions &o) override
 	{
-		report_.gloo("all_gather", NOT_OURS, in);
-		return inner_->allgather(out, in, o);
+		return inner("all_gather", in).allgather(out, in, o);
 	}
 
 	Pending _allgather_base(at::Tensor &out, at::Tensor &in, const c10d::AllgatherOptions &o) override
 	{
-		report_.gloo("all_gather_into_tensor", NOT_OURS, {in});
-		return inner_->_allgather_base(out, in, o);
+		return inner("all_gather_into_tensor", {in})._allgather_base(out, in, o);
 	}
 
 	Pending allgather_coalesced(Lists &out, Tensors &in, const c10d::AllgatherOptions &o) override
 	{
-		report_.gloo("all_gather_coalesced", NOT_OURS, in);
-		return inner_->allgather_coalesced(out, in, o);
+		return inner("all_gather_coalesced", in).allgather_coalesced(out, in, o);
 	}
 
 	Pending gather(Lists &out, Tensors &in, const c10d::GatherOptions &o) override
 	{
-		report_.gloo("gather", NOT_OURS, in);
-		return inner_->gather(out, in, o);
+		return inner("gather", in).gather(out, in, o);
 	}
 
 	Pending scatter(Tensors &out, Lists &in, const c10d::ScatterOptions &o) override
 	{
-		report_.gloo("scatter", NOT_OURS, joined(in));
-		return inner_->scatter(out, in, o);
+		return inner("scatter", out, joined(in)).scatter(out, in, o);
 	}
 
 	Pending alltoall_base(at::Tensor &out, at::Tensor &in, std::vector<int64_t> &out_sizes,
 			      std::vector<int64_t> &in_sizes, const c10d::AllToAllOptions &o) override
 	{
-		report_.gloo("all_to_all_single", NOT_OURS, {in});
-		return inner_->alltoall_base(out, in, out_sizes, in_sizes, o);
+		return inner("all_to_all_single", {in}).alltoall_base(out, in, out_sizes, in_sizes, o);
 	}
 
 	Pending alltoall(Tensors &out, Tensors &in, const c10d::AllToAllOptions &o) override
 	{
-		report_.gloo("all_to_all", NOT_OURS, in);
-		return inner_->alltoall(out, in, o);
+		return inner("all_to_all", in).alltoall(out, in, o);
 	}
 
 	Pending send(Tensors &tensors, int to, int tag) override
 	{
-		report_.gloo("send", NOT_OURS, tensors);
-		return noted(inner_->send(tensors, to, tag));
+		return noted(inner("send", tensors).send(tensors, to, tag));
 	}
 
 	Pending recv(Tensors &tensors, int from, int tag) override
 	{
-		report_.gloo("recv", NOT_OURS, tensors);
-		return noted(inner_->recv(tensors, from, tag));
+		return noted(inner("recv", tensors).recv(tensors, from, tag));
 	}
 
 	Pending recvAnysource(Tensors &tensors, int tag) override
 	{
-		report_.gloo("recv", NOT_OURS, tensors);
-		return inner_->recvAnysource(tensors, tag);
+		return inner("recv", tensors).recvAnysource(tensors, tag);
 	}
 
 	Pending barrier(const c10d::BarrierOptions &o) override
 	{
-		report_.gloo("barrier", NOT_OURS, {});
-		return inner_->barrier(o);
+		return inner("barrier", {}).barrier(o);
 	}
 
 	void monitoredBarrier(const c10d::BarrierOptions &o, bool all) override
@@ -348,6 +356,8 @@ class Backend final : public Base
 	void setSequenceNumberForGroup() override
 	{
 		inner_->setSequenceNumberForGroup();
+		if (gpus_apart())
+			inner_of_gpus_->setSequenceNumberForGroup();
 	}
 
 	uint64_t getSequenceNumberForGroup() override
@@ -361,17 +371,30 @@ class Backend final : public Base
 		timeout_ = timeout;
 		session_->set_timeout(timeout);
 		set_timeout(*inner_, timeout, 0);
+		if (gpus_apart())
+			set_timeout(*inner_of_gpus_, timeout, 0);
+	}
+
+	/* Overrides a method that newer versions of torch have: init_process_group() was called with device_id. */
+	void eagerConnectSingleDevice(at::Device device)
+	{
+		if (inner_of_gpus_)
+			connect_to(*inner_of_gpus_, device, 0);
 	}
 
 #if TORCH_VERSION_MAJOR >= 2
 	void startCoalescing() override
 	{
 		coalesced_ = std::make_unique<std::vector<Pending>>();
+		if (gpus_apart())
+			inner_of_gpus_->startCoalescing();
 	}
 
 	Pending endCoalescing() override
 	{
 		TORCH_CHECK(coalesced_, "fpisa: endCoalescing() without startCoalescing()");
+		if (gpus_apart())
+			noted(inner_of_gpus_->endCoalescing());
 		auto works = std::move(*coalesced_);
 		coalesced_.reset();
 		return c10::make_intrusive<Together>(getRank(), std::move(works));
@@ -407,61 +430,86 @@ class Backend final : public Base
 	{
 		leave();
 		inner_->abort();
+		if (gpus_apart())
+			inner_of_gpus_->abort();
 	}
 
 	void shutdown() override
 	{
 		leave();
 		inner_->shutdown();
+		if (gpus_apart())
+			inner_of_gpus_->shutdown();
 	}
 #endif
 
 	Pending allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &o) override
 	{
-		report_.gloo("all_reduce", "sparse tensors are not summed by fpisa", tensors, true);
-		return inner_->allreduce_sparse(tensors, o);
+		Base &by = inner_of("all_reduce", tensors);
+
+		report_.inner(by.getBackendName(), "all_reduce", "sparse tensors are not summed by fpisa", tensors,
+			      true);
+		return by.allreduce_sparse(tensors, o);
 	}
 
 	Pending allgather_into_tensor_coalesced(Tensors &out, Tensors &in, const c10d::AllgatherOptions &o) override
 	{
-		report_.gloo("all_gather_into_tensor_coalesced", NOT_OURS, in);
-		return inner_->allgather_into_tensor_coalesced(out, in, o);
+		return inner("all_gather_into_tensor_coalesced", in).allgather_into_tensor_coalesced(out, in, o);
 	}
 
 	Pending reduce_scatter_tensor_coalesced(Tensors &out, Tensors &in, const c10d::ReduceScatterOptions &o) override
 	{
 		return scatter_equal("reduce_scatter_tensor_coalesced", out, in, o.reduceOp,
-				     [&] { return inner_->reduce_scatter_tensor_coalesced(out, in, o); });
+				     [&](Base &by) { return by.reduce_scatter_tensor_coalesced(out, in, o); });
 	}
 #endif
 
       private:
 	void leave()
 	{
+		without_python([this] { session_->leave(); });
+	}
+
+	/* Run a function that may wait for threads that need Python's lock. */
+	template <class Run> static void without_python(Run run)
+	{
 		if (PyGILState_Check()) {
 			py::gil_scoped_release released;
-			session_->leave();
+			run();
 		} else {
-			session_->leave();
+			run();
 		}
+	}
+
+	/* Return whether tensors on GPUs have an inner backend of their own. */
+	bool gpus_apart() const
+	{
+		return inner_of_gpus_ && inner_of_gpus_ != inner_;
 	}
 
 	/* Return `work`. While coalescing, also add it to the works that endCoalescing() waits for. */
 	Pending noted(Pending work)
 	{
-		if (coalesced_)
+		if (coalesced_ && work)
 			coalesced_->push_back(work);
 		return work;
 	}
 
 	static void check(const Tensors &tensors, const std::string &name)
 	{
+		TORCH_CHECK(tensors.empty() || !is_staged(tensors[0].device()) ||
+				    !is_captured(current_stream(tensors[0].device())),
+			    "fpisa: ", name,
+			    ": the stream is captured for a CUDA graph, which cannot contain a sum over the "
+			    "network; make the call outside of the graph");
 		for (const auto &t : tensors) {
 			TORCH_CHECK(!at::isFloatingType(t.scalar_type()) || t.element_size() > 1, "fpisa: ", name,
 				    ": the tensor is of ", t.scalar_type(),
 				    ", which is not summed; pass tensor.to(torch.bfloat16)");
-			TORCH_CHECK(t.device().is_cpu(), "fpisa: ", name, ": the tensor is on ", t.device(),
-				    "; it must be on a CPU: pass tensor.cpu()");
+			TORCH_CHECK(t.device().is_cpu() || is_staged(t.device()), "fpisa: ", name, ": the tensor is on ",
+				    t.device(), "; it must be on a CPU or a GPU: pass tensor.cpu()");
+			TORCH_CHECK(t.device() == tensors[0].device(), "fpisa: ", name, ": the tensors are on ",
+				    tensors[0].device(), " and on ", t.device(), "; pass tensors of one device");
 			TORCH_CHECK(t.layout() != at::kStrided || at::has_internal_overlap(t) != at::MemOverlap::Yes,
 				    "fpisa: ", name,
 				    ": some values of the tensor share memory, as after expand(); "
@@ -470,6 +518,30 @@ class Backend final : public Base
 				    ": the tensor has no memory for results; pass "
 				    "tensor.clone()");
 		}
+	}
+
+	/* Return the backend for calls that are not ours on the device of the tensors. */
+	Base &inner_of(const char *name, const Tensors &tensors)
+	{
+		const bool staged = !tensors.empty() && is_staged(tensors[0].device());
+
+		TORCH_CHECK(!staged || inner_of_gpus_, "fpisa: ", name, ": the tensor is on ", tensors[0].device(),
+			    "; fpisa leaves this call to NCCL, which this PyTorch does not have: pass tensor.cpu()");
+		return staged ? *inner_of_gpus_ : *inner_;
+	}
+
+	/* Return the backend that moves the tensors, and count its call, which passes `passed`. */
+	Base &inner(const char *name, const Tensors &tensors, const Tensors &passed)
+	{
+		Base &by = inner_of(name, tensors);
+
+		report_.inner(by.getBackendName(), name, NOT_OURS, passed);
+		return by;
+	}
+
+	Base &inner(const char *name, const Tensors &tensors)
+	{
+		return inner(name, tensors, tensors);
 	}
 
 	/* Refuse negated and conjugated views, because Gloo would sum the values in memory. */
@@ -516,7 +588,7 @@ class Backend final : public Base
 	}
 
 	/* Return why Gloo reduces the tensors that ours() rejects. */
-	static std::string why_gloo(const Tensors &tensors, const c10d::ReduceOp &reduce)
+	static std::string why_inner(const Tensors &tensors, const c10d::ReduceOp &reduce)
 	{
 		enum fpisa_operation op;
 		enum fpisa_dtype type;
@@ -529,15 +601,17 @@ class Backend final : public Base
 	}
 
 	template <class Run>
-	Pending by_gloo(const char *name, const Tensors &tensors, const c10d::ReduceOp &reduce, Run run)
+	Pending by_inner(const char *name, const Tensors &tensors, const c10d::ReduceOp &reduce, Run run)
 	{
 		refuse_views(tensors, name);
-		report_.gloo(name,
-			     tensors.empty() ? "no tensors" :
-					       c10::toString(tensors[0].scalar_type()) + std::string(": ") +
-						       why_gloo(tensors, reduce),
-			     tensors, true);
-		return noted(run());
+		Base &by = inner_of(name, tensors);
+
+		report_.inner(by.getBackendName(), name,
+			      tensors.empty() ? "no tensors" :
+						c10::toString(tensors[0].scalar_type()) + std::string(": ") +
+							why_inner(tensors, reduce),
+			      tensors, true);
+		return noted(run(by));
 	}
 
 	/*
@@ -552,7 +626,7 @@ class Backend final : public Base
 
 		check(tensors, name);
 		if (!may || !ours(tensors, reduce, &type, &op))
-			return by_gloo(name, tensors, reduce, run);
+			return by_inner(name, tensors, reduce, run);
 		report_.ours(name, tensors);
 		return noted(reduce_all(tensors, reduce, type, op));
 	}
@@ -570,10 +644,9 @@ class Backend final : public Base
 		enum fpisa_dtype type;
 		Tensors rows;
 
-		check(outs, name);
-		check(ins, name);
+		check(joined({outs, ins}), name);
 		if (!ours(ins, reduce, &type, &op) || !same(outs, ins))
-			return by_gloo(name, ins, reduce, run);
+			return by_inner(name, ins, reduce, run);
 		TORCH_CHECK(outs.size() == ins.size(), "fpisa: ", name, ": ", outs.size(), " outputs for ", ins.size(),
 			    " inputs");
 		for (size_t i = 0; i < ins.size(); i++)
@@ -619,6 +692,7 @@ class Backend final : public Base
 	}
 
 	c10::intrusive_ptr<Base> inner_;
+	c10::intrusive_ptr<Base> inner_of_gpus_; /* for tensors on GPUs; may be inner_, and null if there is none */
 	std::shared_ptr<Session> session_;
 	const std::vector<int64_t> ranks_; /* the world rank of each group rank; empty for the world */
 	Milliseconds timeout_;
@@ -645,10 +719,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
 	using fpisa_torch::Backend;
 
 	py::class_<Backend, c10::intrusive_ptr<Backend>, fpisa_torch::Base>(m, "ProcessGroup")
-		.def(py::init<c10::intrusive_ptr<fpisa_torch::Base>, uintptr_t, int, int, std::vector<int64_t>,
-			      fpisa_torch::Milliseconds, fpisa_torch::Join>(),
-		     py::arg("inner"), py::arg("group"), py::arg("rank"), py::arg("size"), py::arg("ranks"),
-		     py::arg("timeout"), py::arg("join"), py::call_guard<py::gil_scoped_release>())
+		.def(py::init<c10::intrusive_ptr<fpisa_torch::Base>, c10::intrusive_ptr<fpisa_torch::Base>, uintptr_t,
+			      int, int, std::vector<int64_t>, fpisa_torch::Milliseconds, fpisa_torch::Join>(),
+		     py::arg("inner"), py::arg("inner_of_gpus"), py::arg("group"), py::arg("rank"), py::arg("size"),
+		     py::arg("ranks"), py::arg("timeout"), py::arg("join"), py::call_guard<py::gil_scoped_release>())
 		.def("take_flags", [](Backend &b) { return b.session().take_flags(); })
 		.def("report", [](Backend &b) { return b.report().rows(); });
 	m.def("leave_all", fpisa_torch::Session::leave_all, py::call_guard<py::gil_scoped_release>());

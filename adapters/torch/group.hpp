@@ -36,6 +36,8 @@
 
 #include <fpisa.h>
 
+#include "staging.hpp"
+
 namespace fpisa_torch
 {
 
@@ -59,7 +61,7 @@ class Call final : public c10d::Work
 	     at::Tensor kept, std::vector<size_t> parts)
 	    : Work(rank, type, name, tensors), tensors_(std::move(tensors)), values_(std::move(values)),
 	      kept_(std::move(kept)), parts_(std::move(parts)),
-	      future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get())))
+	      future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices()))
 	{
 	}
 
@@ -88,6 +90,47 @@ class Call final : public c10d::Work
 		return parts_;
 	}
 
+	/* Return whether the values are on an accelerator. */
+	bool staged() const
+	{
+		return is_staged(values_.device());
+	}
+
+	/* Return the first element of the result that this rank keeps, and the number of these elements. */
+	std::pair<size_t, size_t> own_part() const
+	{
+		size_t first = 0;
+
+		if (parts_.empty())
+			return {0, elements()};
+		for (int r = 0; r < rank_; r++)
+			first += parts_[r];
+		return {first, kept_.defined() ? parts_[rank_] : 0};
+	}
+
+	/* Return the number of values for libfpisa, for which a complex number is two. */
+	size_t elements() const
+	{
+		return (size_t)values_.numel() * (values_.is_complex() ? 2 : 1);
+	}
+
+	/* Name the stream that writes the result to the tensors. Readers wait for the stream. */
+	void arrive_on(const c10::Stream &stream)
+	{
+		arrival_ = std::make_unique<Arrival>(stream);
+		for (const auto &t : tensors_)
+			keep_for(t, stream);
+		if (kept_.defined())
+			keep_for(kept_, stream);
+	}
+
+	/* Make the current stream wait for the result, when the call has ended. */
+	void synchronize() override
+	{
+		if (arrival_)
+			arrival_->written.block(current_stream(arrival_->stream.device()));
+	}
+
 	/*
 	 * Give a call of several tensors a tag that differs from the tag of a call of one tensor with the same number
 	 * of values. PyTorch passes complex tensors as their real parts.
@@ -107,7 +150,7 @@ class Call final : public c10d::Work
 	{
 		try {
 			if (!error)
-				copy_back();
+				deliver();
 		} catch (...) {
 			error = std::current_exception();
 		}
@@ -137,6 +180,10 @@ class Call final : public c10d::Work
 			future_->wait();
 			return;
 		}
+		c10::OptionalStreamGuard guard;
+
+		if (arrival_)
+			guard.reset_stream(arrival_->stream);
 		level_of_thread()++;
 		if (error)
 			future_->setError(error);
@@ -153,6 +200,32 @@ class Call final : public c10d::Work
 	}
 
       private:
+	/* The stream that writes the result, and what it records after that. */
+	struct Arrival {
+		explicit Arrival(const c10::Stream &stream) : stream(stream), written(stream.device_type())
+		{
+		}
+
+		const c10::Stream stream;
+		c10::Event written;
+	};
+
+	std::vector<c10::Device> devices() const
+	{
+		return staged() ? std::vector<c10::Device>{values_.device()} : std::vector<c10::Device>();
+	}
+
+	void deliver()
+	{
+		c10::OptionalStreamGuard guard;
+
+		if (arrival_)
+			guard.reset_stream(arrival_->stream);
+		copy_back();
+		if (arrival_)
+			arrival_->written.record(arrival_->stream);
+	}
+
 	/* Tensors created in inference_mode() can be written only in that mode, which is a setting of each thread. */
 	void copy_back()
 	{
@@ -172,6 +245,7 @@ class Call final : public c10d::Work
 	std::vector<at::Tensor> tensors_;
 	at::Tensor values_, kept_;
 	std::vector<size_t> parts_;
+	std::unique_ptr<Arrival> arrival_; /* null for tensors of a CPU */
 	c10::intrusive_ptr<c10::ivalue::Future> future_;
 	std::atomic<bool> future_ended_{false};
 };
@@ -216,33 +290,25 @@ class Session final : public std::enable_shared_from_this<Session>
 		return ++calls_;
 	}
 
-	/* Throw the library's error immediately if the call cannot start. */
+	/*
+	 * Start a call. Throw the library's error immediately if it cannot start, unless it is queued: calls on an accelerator
+	 * wait for their values, and calls on a CPU for the calls before them.
+	 */
 	void start(const c10::intrusive_ptr<Call> &call, enum fpisa_dtype type, enum fpisa_operation op, uint64_t number)
 	{
 		const size_t level = std::min(Call::level_of_thread(), LEVELS - 1);
-		auto under_way = std::make_unique<UnderWay>(UnderWay{shared_from_this(), call, level});
 		struct fpisa_call c = {};
-		int rc;
 
 		c.size = sizeof(c);
-		c.send = call->values().data_ptr();
-		c.recv = call->kept().defined() ? call->kept().data_ptr() : nullptr;
-		c.count = (size_t)call->values().numel() * (call->values().is_complex() ? 2 : 1);
+		c.count = call->elements();
 		c.type = type;
 		c.op = op;
 		c.tag = call->tag(number);
-		c.on_done = done;
-		c.arg = under_way.get();
 		c.timeout_ms = timeout_ms_;
-
-		std::lock_guard<std::mutex> lock(group_lock_);
-		TORCH_CHECK(group_, "fpisa: this process group is destroyed");
-		run_thread(level);
-		rc = call->parts().empty() ? fpisa_group_start(group_, &c, nullptr) :
-					     fpisa_group_reduce_scatter_start(group_, &c, call->parts().data(), nullptr);
-		if (!rc)
-			under_way.release();
-		TORCH_CHECK(!rc, sentence(rc, fpisa_error()));
+		if (!call->staged() && staging_.idle())
+			start_now(call, c, level);
+		else
+			queue(call, c, level);
 	}
 
 	/*
@@ -256,6 +322,9 @@ class Session final : public std::enable_shared_from_this<Session>
 			return;
 		}
 		fpisa_group_leave(take_group());
+		staging_.close();
+		if (stager_.joinable())
+			stager_.join();
 		{
 			std::lock_guard<std::mutex> lock(ended_lock_);
 			leaving_ = true;
@@ -296,6 +365,80 @@ class Session final : public std::enable_shared_from_this<Session>
 		size_t level;
 	};
 
+	/* Start a call whose values are in the memory of the host. */
+	void start_now(const c10::intrusive_ptr<Call> &call, struct fpisa_call c, size_t level)
+	{
+		auto under_way = std::make_unique<UnderWay>(UnderWay{shared_from_this(), call, level});
+
+		c.send = call->values().data_ptr();
+		c.recv = call->kept().defined() ? call->kept().data_ptr() : nullptr;
+		c.on_done = done;
+		c.arg = under_way.get();
+		run_thread(level);
+		start_in_group(c, call->parts());
+		under_way.release();
+	}
+
+	/* Queue a call for the thread that starts calls. No call is queued once leave() has taken the group. */
+	void queue(const c10::intrusive_ptr<Call> &call, const struct fpisa_call &c, size_t level)
+	{
+		std::lock_guard<std::mutex> lock(group_lock_);
+
+		TORCH_CHECK(group_, DESTROYED);
+		run_thread(level);
+		run_stager();
+		if (call->staged())
+			push_staged(call, c, level);
+		else
+			push(call, c, level);
+	}
+
+	void push(const c10::intrusive_ptr<Call> &call, const struct fpisa_call &c, size_t level)
+	{
+		staging_.push([this, call, c, level] {
+			try {
+				start_now(call, c, level);
+			} catch (...) {
+				end(call, level, std::current_exception());
+			}
+		});
+	}
+
+	void push_staged(const c10::intrusive_ptr<Call> &call, const struct fpisa_call &c, size_t level)
+	{
+		const Lane lane = staging_.lane(call->values().device());
+		const auto own = call->own_part();
+
+		call->arrive_on(lane.back);
+		auto transfer = std::make_shared<Transfer>(
+			c, call->values(), call->kept(), call->parts(), own.first, own.second, lane,
+			[self = shared_from_this(), call, level](std::exception_ptr error) {
+				self->end(call, level, error);
+			});
+		staging_.push([this, transfer] { staging_.stage(transfer); });
+	}
+
+	/* Start a call of libfpisa, or throw its error. */
+	void start_in_group(struct fpisa_call &c, const std::vector<size_t> &parts)
+	{
+		std::lock_guard<std::mutex> lock(group_lock_);
+		int rc;
+
+		TORCH_CHECK(group_, DESTROYED);
+		rc = parts.empty() ? fpisa_group_start(group_, &c, nullptr) :
+				     fpisa_group_reduce_scatter_start(group_, &c, parts.data(), nullptr);
+		TORCH_CHECK(!rc, sentence(rc, fpisa_error()));
+	}
+
+	/* Start the thread of calls that are queued, unless it already runs. */
+	void run_stager()
+	{
+		std::lock_guard<std::mutex> lock(thread_lock_);
+
+		if (!stager_.joinable())
+			stager_ = std::thread([self = shared_from_this()] { self->staging_.run(); });
+	}
+
 	/* Start the thread that completes the futures of this level, unless it already runs. */
 	void run_thread(size_t level)
 	{
@@ -323,16 +466,28 @@ class Session final : public std::enable_shared_from_this<Session>
 		std::unique_ptr<UnderWay> u(static_cast<UnderWay *>(arg));
 		Session &s = *u->session;
 
+		s.end(u->call, u->level, s.result(rc, flags));
+	}
+
+	/* Return the error of a call of libfpisa, or null, and keep the flags of its result. */
+	std::exception_ptr result(int rc, uint32_t flags)
+	{
 		{
-			std::lock_guard<std::mutex> lock(s.ended_lock_);
-			s.flags_ |= flags;
+			std::lock_guard<std::mutex> lock(ended_lock_);
+			flags_ |= flags;
 		}
-		u->call->end(rc ? std::make_exception_ptr(std::runtime_error(s.sentence(rc, fpisa_error()))) : nullptr);
+		return rc ? std::make_exception_ptr(std::runtime_error(sentence(rc, fpisa_error()))) : nullptr;
+	}
+
+	/* End a call. A thread of its level ends the future. */
+	void end(const c10::intrusive_ptr<Call> &call, size_t level, std::exception_ptr error)
+	{
+		call->end(error);
 		{
-			std::lock_guard<std::mutex> lock(s.ended_lock_);
-			s.ended_[u->level].push_back(std::move(u->call));
+			std::lock_guard<std::mutex> lock(ended_lock_);
+			ended_[level].push_back(call);
 		}
-		s.changed_.notify_all();
+		changed_.notify_all();
 	}
 
 	void end_futures(size_t level)
@@ -384,8 +539,14 @@ class Session final : public std::enable_shared_from_this<Session>
 	{
 		fpisa_group_leave(std::exchange(group_, nullptr));
 		for (auto &thread : threads_)
-			if (thread.joinable())
-				thread.detach();
+			forget(thread);
+		forget(stager_);
+	}
+
+	/* Give up a thread of the parent. detach() reads memory of the thread, which may be unmapped in the child. */
+	static void forget(std::thread &thread)
+	{
+		new std::thread(std::move(thread));
 	}
 
 	std::mutex group_lock_; /* protects group_ and the start of calls */
@@ -395,6 +556,9 @@ class Session final : public std::enable_shared_from_this<Session>
 	const pid_t pid_ = getpid();
 	std::mutex thread_lock_;
 	std::array<std::thread, LEVELS> threads_;
+	std::thread stager_;
+	Staging staging_{[this](struct fpisa_call &c, const std::vector<size_t> &parts) { start_in_group(c, parts); },
+			 [this](int rc, uint32_t flags) { return result(rc, flags); }};
 	std::mutex ended_lock_; /* protects the members below */
 	std::condition_variable changed_;
 	std::array<std::deque<c10::intrusive_ptr<Call>>, LEVELS> ended_; /* calls that have ended, by level */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Counts of a process group's calls by operation: the number of calls, their bytes, and the reason if Gloo made the
- * call. The first floating-point reduction by Gloo logs a warning to Python's logger "fpisa.torch", because its sum may
- * have other bits than libfpisa's. The first other call by Gloo logs a message of level INFO.
+ * Counts of a process group's calls by operation: the number of calls, their bytes, and the reason if an inner backend
+ * (Gloo, NCCL) made the call. The first floating-point reduction by an inner backend logs a warning to Python's logger
+ * "fpisa.torch", because its sum may have other bits than libfpisa's. The first other call logs a message of level INFO.
  */
 #ifndef FPISA_TORCH_REPORT_HPP
 #define FPISA_TORCH_REPORT_HPP
@@ -25,7 +25,7 @@ namespace fpisa_torch
 class Report
 {
       public:
-	/* operation, "fpisa" or "gloo", calls, bytes of the tensors passed, reason or "" */
+	/* operation, "fpisa", "gloo" or "nccl", calls, bytes of the tensors passed, reason or "" */
 	using Row = std::tuple<std::string, std::string, uint64_t, uint64_t, std::string>;
 
 	void ours(const char *operation, const std::vector<at::Tensor> &tensors)
@@ -33,16 +33,17 @@ class Report
 		count(operation, "fpisa", "", tensors);
 	}
 
-	/* Count a call that Gloo makes. `sums` tells whether the call computes values. */
-	void gloo(const char *operation, const std::string &why, const std::vector<at::Tensor> &tensors,
-		  bool sums = false)
+	/* Count a call that the inner backend `by` makes. `sums` tells whether the call computes values. */
+	void inner(const std::string &by, const char *operation, const std::string &why,
+		   const std::vector<at::Tensor> &tensors, bool sums = false)
 	{
 		const bool warns =
 			sums && !tensors.empty() && (tensors[0].is_floating_point() || tensors[0].is_complex());
 
-		count(operation, "gloo", why, tensors);
+		count(operation, by, why, tensors);
 		if (first(warns))
-			log(warns ? "warning" : "info", std::string("fpisa: ") + operation + " by Gloo: " + why +
+			log(warns ? "warning" : "info", std::string("fpisa: ") + operation + " by " +
+								(by == "nccl" ? "NCCL" : "Gloo") + ": " + why +
 								"; fpisa.torch.report() counts such calls");
 	}
 
@@ -57,7 +58,8 @@ class Report
 	}
 
       private:
-	void count(const char *operation, const char *by, const std::string &why, const std::vector<at::Tensor> &tensors)
+	void count(const char *operation, const std::string &by, const std::string &why,
+		   const std::vector<at::Tensor> &tensors)
 	{
 		std::lock_guard<std::mutex> lock(lock_);
 		auto &n = counts_[{operation, by, why}];

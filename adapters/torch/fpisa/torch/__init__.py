@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""The backend "fpisa" of torch.distributed: reductions through an FPISA aggregator, all other calls by Gloo.
+"""The backend "fpisa" of torch.distributed: reductions through an FPISA aggregator, all other calls by Gloo or NCCL.
 
     import fpisa.torch
 
@@ -61,18 +61,18 @@ def configure(host: Optional[str] = None, name: str = "torch", *, key_file: Unio
 class Entry(NamedTuple):
     """One row of the result of report()."""
     operation: str  # the operation's name in torch.distributed
-    by: str  # "fpisa" or "gloo"
+    by: str  # "fpisa", "gloo" or "nccl"
     calls: int
     bytes: int  # size of the tensors that this rank passed
-    why: str  # why Gloo made the calls, or ""
+    why: str  # why fpisa did not make the calls, or ""
 
 
 def report(group: Optional[Any] = None) -> List[Entry]:
     """Return one row for each operation and reason that the process group has had so far. Without an argument use the default
     group.
 
-    The logger "fpisa.torch" gets a warning at the group's first floating-point reduction by Gloo, and a message of level
-    INFO at the first other call by Gloo.
+    The logger "fpisa.torch" gets a warning at the group's first floating-point reduction by Gloo or NCCL, and a message of
+    level INFO at the first other call by them.
     """
     return [Entry(*row) for row in _backend_of(group).report()]
 
@@ -101,6 +101,15 @@ def _name(store: Any, rank: int) -> str:
     return store.get("fpisa").decode()
 
 
+def _nccl(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Optional[Any]:
+    """Return the backend for CUDA tensors that fpisa does not sum, or None if there is none. It connects at its first call."""
+    if not (torch.cuda.is_available() and torch.distributed.is_nccl_available()):
+        return None
+    options = torch.distributed.ProcessGroupNCCL.Options()
+    options._timeout = timeout
+    return torch.distributed.ProcessGroupNCCL(torch.distributed.PrefixStore("nccl", store), rank, size, options)
+
+
 def _make(options: Dict[str, Any], store: Any, rank: int, size: int, timeout: datetime.timedelta, ranks: List[int]) -> Any:
     """Return the process group, after all ranks have joined. `options` are those of configure()."""
     # A store may contain keys of earlier process groups, so each rank counts the process groups that it has created there.
@@ -108,7 +117,8 @@ def _make(options: Dict[str, Any], store: Any, rank: int, size: int, timeout: da
     inner = torch.distributed.ProcessGroupGloo(torch.distributed.PrefixStore("gloo", store), rank, size, timeout=timeout)
     seconds = timeout.total_seconds()
     group = join(_settings["host"], _name(store, rank), rank, size, group_options(join_timeout=seconds, timeout=seconds, **options))
-    return _backend.ProcessGroup(inner, group.value, rank, size, ranks, timeout, functools.partial(_make, options))
+    return _backend.ProcessGroup(inner, _nccl(store, rank, size, timeout), group.value, rank, size, ranks, timeout,
+                                 functools.partial(_make, options))
 
 
 def _create(options: Any, own: Any) -> Any:

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Ranks of backend "fpisa" as threads of one process, over transport `mem` (mem_group.c, which LD_PRELOAD names)"""
+import ctypes
+import datetime
+import itertools
+import os
+import threading
+import traceback
+
+import torch
+import torch.distributed as dist
+from torch.testing._internal.distributed.multi_threaded_pg import ThreadLocalWorld
+
+import fpisa.torch
+
+_names = itertools.count()
+_join = ctypes.CDLL(os.environ["LD_PRELOAD"]).mem_group_join
+ThreadLocalWorld.comms = []  # newer versions of PyTorch ask for it
+dist.distributed_c10d._world = ThreadLocalWorld()
+if hasattr(torch._C._distributed_c10d, "_set_thread_isolation_mode"):
+    torch._C._distributed_c10d._set_thread_isolation_mode(True)
+
+
+_nccl = fpisa.torch._nccl
+
+
+def _gloo(store, rank, size, timeout):
+    return dist.ProcessGroupGloo(dist.PrefixStore("gloo of GPUs", store), rank, size, timeout=timeout)
+
+
+def _join_mem(host, name, rank, size, options):
+    group = ctypes.c_void_p()
+    error = _join(ctypes.byref(group), name.encode(), rank, size, options.mode, options.timeout_ms)
+    assert not error, os.strerror(-error)
+    return group
+
+
+def run(size, function, *, timeout=60, gpus=False, **options):
+    """Run function(rank, size) in `size` threads, each of which is a rank. End the process if one fails.
+
+    gpus  whether NCCL is inside, for which each rank needs a GPU. Otherwise it is Gloo, as a part of it takes CUDA tensors
+    """
+    fpisa.torch.join = _join_mem
+    fpisa.torch._nccl = _nccl if gpus else _gloo
+    fpisa.torch.configure("mem", f"threads{next(_names)}", **options)
+    store, errors = dist.HashStore(), []
+
+    def rank_of(rank):
+        try:
+            torch.autograd.set_multithreading_enabled(False)  # else all ranks share the thread of a device
+            dist.init_process_group("fpisa", store=store, rank=rank, world_size=size, timeout=datetime.timedelta(seconds=timeout))
+            function(rank, size)
+            dist.destroy_process_group()
+        except BaseException:
+            errors.append(rank)
+            traceback.print_exc()
+            os._exit(1)  # the other ranks wait for this one
+
+    threads = [threading.Thread(target=rank_of, args=(rank,)) for rank in range(size)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
