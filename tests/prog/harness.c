@@ -99,6 +99,15 @@ static void put(struct harness *h, uint8_t family, int k, int fd)
 	}
 }
 
+/* Put the programs of trees into both banks. */
+static void fill_tree(struct harness *h, uint8_t family, struct bpf_object *o)
+{
+	static const char *const names[] = {"fpisa_part", "fpisa_up", "fpisa_down", "fpisa_greet"};
+
+	for (int k = FPISA_PART; k <= FPISA_GREET; k++)
+		put(h, family, k, bpf_program__fd(bpf_object__find_program_by_name(o, names[k - FPISA_PART])));
+}
+
 void harness_fill(struct harness *h, uint8_t family)
 {
 	struct bpf_object *o = family ? h->family[family] : h->skel->obj;
@@ -111,6 +120,8 @@ void harness_fill(struct harness *h, uint8_t family)
 	}
 	put(h, family, FPISA_ADMISSION,
 	    family ? bpf_program__fd(bpf_object__find_program_by_name(o, "fpisa_admission")) : h->prog);
+	if (fpisa_family_has_trees(family))
+		fill_tree(h, family, o);
 }
 
 void harness_stages(struct harness *h, enum harness_stages s)

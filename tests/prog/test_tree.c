@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Leaves and a parent in the datapath: on random values of every format that has trees, in every operation, and with
+ * frames lost between them, the parent's result has the bits that one job over all ranks has.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+#include <arpa/inet.h>
+#include <bpf/bpf.h>
+#include <linux/bpf.h>
+#include "fpisa/tree.h"
+#include "harness.h"
+#include "vectors.h"
+
+#define LEAVES 2
+#define RANKS 3
+#define FLAT 1
+#define ROOT 2
+#define LEAF(l) (ROOT + 1 + (l))
+#define COUNT 64
+#define ATTEMPTS 200
+
+static struct vectors_rng rng;
+static struct fpisa_job root, flat, leaf[LEAVES];
+static uint32_t loss; /* percent of the frames between leaf and parent */
+
+static void *map(const char *name)
+{
+	struct bpf_map *m = bpf_object__find_map_by_name(harness->skel->obj, name);
+
+	assert_non_null(m);
+	return m;
+}
+
+static void write_entry(const char *name, uint32_t key, const void *value)
+{
+	assert_int_equal(bpf_map_update_elem(bpf_map__fd(map(name)), &key, value, BPF_ANY), 0);
+}
+
+/* Let a job take part in the root's generation, which is the latest. */
+static void enter(uint32_t id)
+{
+	struct fpisa_session s;
+
+	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(map("fpisa_sessions")), &id, &s), 0);
+	s.generation = harness->generation;
+	write_entry("fpisa_sessions", id, &s);
+}
+
+/* Make a tree and a flat job of a format, with the operation's flags. */
+static void make(uint8_t format)
+{
+	struct fpisa_job j = {
+		.elements = COUNT, .mode = FPISA_MODE_EXACT, .rounding = FPISA_ROUND_NEAREST, .format = format};
+
+	flat = root = j;
+	flat.workers = LEAVES * RANKS;
+	flat.slot_base = 64;
+	harness_job(harness, FLAT, &flat);
+	for (uint32_t l = 0; l < LEAVES; l++) {
+		leaf[l] = j;
+		leaf[l].workers = RANKS;
+		leaf[l].flags = FPISA_JOB_LEAF;
+		leaf[l].slot_base = 16 + 16 * l;
+		harness_job(harness, LEAF(l), &leaf[l]);
+		leaf[l].address = htonl(HARNESS_WORKER(l));
+		leaf[l].parent = (struct fpisa_rank){.addr = htonl(HARNESS_AGGREGATOR), .port = htons(FPISA_PORT)};
+		write_entry("fpisa_jobs", LEAF(l), &leaf[l]);
+	}
+	root.workers = LEAVES;
+	root.flags = FPISA_JOB_LEAVES;
+	harness_job(harness, ROOT, &root);
+	enter(FLAT);
+	for (uint32_t l = 0; l < LEAVES; l++) {
+		struct fpisa_leaf at = {.up = {.attempt = 1,
+					       .cookie = fpisa_cookie(&root.key, l, HARNESS_INCARNATION),
+					       .results = fpisa_result_secret(&root.key, harness->generation),
+					       .job = ROOT,
+					       .rank = l,
+					       .workers = LEAVES,
+					       .ports = 1}};
+
+		write_entry("fpisa_leaves", LEAF(l), &at);
+		enter(LEAF(l));
+	}
+}
+
+static void contribute(struct frame *f, uint32_t id, const struct fpisa_job *j, uint32_t rank, uint64_t chunk,
+		       uint8_t op, const void *values)
+{
+	const double factor = 0.75;
+
+	harness_add(f, harness, j, id, rank, chunk, COUNT, values);
+	harness_hdr(f)->op = op;
+	if (op == FPISA_OP_SCALE)
+		memcpy(&harness_hdr(f)->aux, &factor, sizeof(factor));
+	harness_set_checksums(f);
+}
+
+static int lost(void)
+{
+	return vectors_below(&rng, 100) < loss;
+}
+
+/* Bring a part of leaf l, and all that follow from it, to the root. Return whether *f is the root's result. */
+static int climb(struct frame *f, uint32_t l)
+{
+	while (f->action == XDP_REDIRECT && !lost()) {
+		assert_int_equal(harness_hdr(f)->job, ROOT);
+		assert_int_equal(harness_hdr(f)->type, FPISA_TYPE_ADD);
+		harness_run(harness, f);
+		if (f->action != XDP_REDIRECT)
+			return 0;
+		if (harness_hdr(f)->type == FPISA_TYPE_RESULT)
+			return 1;
+		assert_int_equal(harness_hdr(f)->type, FPISA_TYPE_STATUS);
+		if (lost())
+			return 0;
+		harness_hdr(f)->job = LEAF(l);
+		harness_set_checksums(f);
+		harness_run(harness, f);
+	}
+	return 0;
+}
+
+/* Sum over the tree, in random order, until the root has the result, *f. */
+static void sum_over_tree(struct frame *f, uint64_t chunk, uint8_t op, uint8_t values[][COUNT * 8])
+{
+	for (uint32_t n = 0; n < ATTEMPTS * LEAVES * RANKS; n++) {
+		uint32_t i = vectors_below(&rng, LEAVES * RANKS);
+
+		contribute(f, LEAF(i / RANKS), &leaf[i / RANKS], i % RANKS, chunk, op, values[i]);
+		harness_run(harness, f);
+		if (climb(f, i / RANKS))
+			return;
+	}
+	fail_msg("no result");
+}
+
+/* Check that a leaf fans the root's result *f out, with its ranks, once and again. */
+static void come_down(const struct frame *result, uint32_t l)
+{
+	struct frame f = *result;
+	const uint32_t source = root.address, dest = leaf[l].address;
+	const uint16_t port = htons(FPISA_PORT);
+
+	harness_hdr(&f)->job = LEAF(l);
+	memcpy(f.data + FPISA_ETH_LEN + 12, &source, sizeof(source));
+	memcpy(f.data + FPISA_ETH_LEN + 16, &dest, sizeof(dest));
+	memcpy(f.data + FPISA_ETH_LEN + FPISA_IP_LEN + 2, &port, sizeof(port));
+	harness_set_checksums(&f);
+	harness_run(harness, &f);
+	assert_int_equal(f.action, XDP_REDIRECT);
+	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
+	assert_int_equal(harness_hdr(&f)->contributors, LEAVES * RANKS);
+	assert_int_equal(harness_hdr(&f)->bitmap, (1 << RANKS) - 1);
+	assert_memory_equal(harness_payload(&f), result->data + FPISA_PAYLOAD_OFFSET, f.len - FPISA_PAYLOAD_OFFSET);
+}
+
+/* Draw values of a format: any bits, so with specials, or neighbours of one exponent, whose sums cancel. */
+static void draw(uint8_t values[][COUNT * 8], struct fpisa_format f)
+{
+	const int special = vectors_below(&rng, 2);
+
+	for (uint32_t r = 0; r < LEAVES * RANKS; r++)
+		for (uint32_t i = 0; i < COUNT; i++) {
+			uint64_t word = vectors_next(&rng);
+			const uint64_t exponent = (uint64_t)(1 << (f.ebits - 1)) + i % 4;
+
+			if (!special)
+				word = (word & ~(((1ull << f.ebits) - 1) << f.mbits)) | exponent << f.mbits;
+			memcpy(&values[r][i * f.bytes], &word, f.bytes);
+		}
+}
+
+static void one_sum(uint64_t chunk, uint8_t format, uint8_t op)
+{
+	static uint8_t values[LEAVES * RANKS][COUNT * 8];
+	struct frame want, got;
+
+	draw(values, fpisa_format_of(format));
+	for (uint32_t i = 0; i < LEAVES * RANKS; i++) {
+		contribute(&want, FLAT, &flat, i, chunk, op, values[i]);
+		harness_run(harness, &want);
+	}
+	assert_int_equal(harness_hdr(&want)->type, FPISA_TYPE_RESULT);
+	sum_over_tree(&got, chunk, op, values);
+	assert_int_equal(got.len, want.len);
+	assert_int_equal(harness_hdr(&got)->contributors, LEAVES * RANKS);
+	assert_int_equal(harness_hdr(&got)->result_flags, harness_hdr(&want)->result_flags);
+	assert_memory_equal(harness_payload(&got), harness_payload(&want), got.len - FPISA_PAYLOAD_OFFSET);
+	for (uint32_t l = 0; l < LEAVES; l++)
+		come_down(&got, l);
+}
+
+static void flat_bits(void **state)
+{
+	static const uint8_t formats[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_BF16, FPISA_FORMAT_FP16, FPISA_FORMAT_E4M3,
+					  FPISA_FORMAT_E5M2};
+	static const uint8_t ops[] = {FPISA_OP_SUM, FPISA_OP_MIN, FPISA_OP_MAX, FPISA_OP_AVG, FPISA_OP_SCALE};
+
+	(void)state;
+	NEED_BPF();
+	rng = (struct vectors_rng){vectors_seed()};
+	for (uint32_t f = 0; f < sizeof(formats); f++) {
+		make(formats[f]);
+		for (uint64_t chunk = 0; chunk < 60; chunk++) {
+			loss = chunk % 2 ? 30 : 0;
+			one_sum(chunk, formats[f], ops[vectors_below(&rng, sizeof(ops))]);
+		}
+	}
+}
+
+/* A part is added once, whatever is sent again, and a frame that the parent did not send changes nothing. */
+static void refused(void **state)
+{
+	static uint8_t values[LEAVES * RANKS][COUNT * 8];
+	struct frame f, part, forged;
+	uint64_t duplicates, partial, parent;
+
+	(void)state;
+	NEED_BPF();
+	rng = (struct vectors_rng){vectors_seed()};
+	loss = 0;
+	make(FPISA_FORMAT_FP32);
+	duplicates = harness_verdict(harness, ROOT, FPISA_V_duplicate);
+	partial = harness_verdict(harness, ROOT, FPISA_V_partial);
+	parent = harness_verdict(harness, LEAF(0), FPISA_V_parent);
+	draw(values, fpisa_format_of(FPISA_FORMAT_FP32));
+	for (uint32_t r = 0; r < RANKS; r++) {
+		contribute(&f, LEAF(0), &leaf[0], r, 0, FPISA_OP_SUM, values[r]);
+		harness_run(harness, &f);
+	}
+	assert_int_equal(f.action, XDP_REDIRECT);
+	part = f;
+	harness_run(harness, &f);
+	assert_int_equal(harness_verdict(harness, ROOT, FPISA_V_duplicate), duplicates);
+	forged = part;
+	harness_run(harness, &forged);
+	assert_int_equal(harness_verdict(harness, ROOT, FPISA_V_duplicate), duplicates + 1);
+
+	/* A contribution of a rank is not a part. */
+	contribute(&f, ROOT, &root, 1, 0, FPISA_OP_SUM, values[0]);
+	harness_run(harness, &f);
+	assert_int_equal(f.action, XDP_DROP);
+	assert_int_equal(harness_verdict(harness, ROOT, FPISA_V_partial), partial + 1);
+
+	/* A result with a wrong secret, from the parent's address */
+	forged = part;
+	harness_hdr(&forged)->type = FPISA_TYPE_RESULT;
+	harness_hdr(&forged)->job = LEAF(0);
+	memcpy(forged.data + FPISA_ETH_LEN + 12, &root.address, 4);
+	memcpy(forged.data + FPISA_ETH_LEN + 16, &leaf[0].address, 4);
+	harness_set_checksums(&forged);
+	harness_run(harness, &forged);
+	assert_int_equal(forged.action, XDP_DROP);
+	assert_int_equal(harness_verdict(harness, LEAF(0), FPISA_V_parent), parent + 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(flat_bits),
+		cmocka_unit_test(refused),
+	};
+
+	return cmocka_run_group_tests_name("prog/tree", tests, harness_setup, harness_teardown);
+}
