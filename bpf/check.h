@@ -34,13 +34,14 @@ GLOBAL_FN int is_sealed(struct xdp_md *ctx, __u32 id, __u32 payload, __u32 v)
 	return tag == tag_frame(ctx, &key, id, payload);
 }
 
-/* Check a contribution. Return FPISA_V_ok, or the verdict with which to refuse the ADD. */
-static __always_inline enum fpisa_verdict check(struct xdp_md *ctx, const struct packet *p)
+/* Check a contribution from this address. Return FPISA_V_ok, or the verdict with which to refuse the ADD. */
+static __always_inline enum fpisa_verdict check(struct xdp_md *ctx, const struct packet *p,
+						const struct fpisa_address *from)
 {
 	const struct headers *h = &p->h;
 	enum fpisa_verdict v;
 
-	v = fpisa_check_add(h->fpisa, p->payload, p->job, p->session, h->ip->saddr, h->udp->source);
+	v = fpisa_check_add(h->fpisa, p->payload, p->job, p->session, from, h->udp->source);
 	if (v == FPISA_V_ok)
 		v = fpisa_check_port(h->fpisa, p->job, p->port);
 	/* Check the whole frame first, because a damaged frame gets no answer. */

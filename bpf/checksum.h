@@ -154,14 +154,14 @@ static __always_inline __s64 without_checksum(__s64 sums)
 
 /*
  * Write the FPISA checksum and the UDP checksum into a frame that is otherwise complete. `sums` is the result of
- * checksums_of() for the frame.
+ * checksums_of() for the frame. `addresses` is the sum of fpisa_address_sum() for source and destination. The rest of the
+ * pseudo header is the same for IPv4 and IPv6.
  */
-static __always_inline void set_checksums(const struct headers *h, __s64 sums)
+static __always_inline void set_checksums(const struct headers *h, __u64 addresses, __s64 sums)
 {
 	h->fpisa->checksum = (__u32)sums;
-	h->udp->check =
-		fold_udp_checksum(((__u64)sums >> 32) + (__u32)sums + h->ip->saddr + h->ip->daddr + h->udp->source +
-				  h->udp->dest + 2 * (__u32)h->udp->len + bpf_htons(IPPROTO_UDP));
+	h->udp->check = fold_udp_checksum(((__u64)sums >> 32) + (__u32)sums + addresses + h->udp->source +
+					  h->udp->dest + 2 * (__u32)h->udp->len + bpf_htons(IPPROTO_UDP));
 }
 
 #endif

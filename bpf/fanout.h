@@ -33,29 +33,42 @@ GLOBAL_FN int has_further_port(__u32 id)
 	return 0;
 }
 
+/* Write the Ethernet address of the job's multicast address. */
+static __always_inline void address_group(struct ethhdr *eth, const struct fpisa_address *group)
+{
+	__u8 *to = eth->h_dest;
+
+	if (fpisa_is_ipv6(group)) {
+		/* The MAC address contains the last four bytes of the multicast address (RFC 2464). */
+		to[0] = to[1] = 0x33;
+		__builtin_memcpy(to + 2, &group->w[3], sizeof(group->w[3]));
+		return;
+	}
+	/* The MAC address contains the low 23 bits of the multicast address (RFC 1112). */
+	to[0] = 0x01;
+	to[1] = 0x00;
+	to[2] = 0x5e;
+	to[3] = group->b[13] & 0x7f;
+	to[4] = group->b[14];
+	to[5] = group->b[15];
+}
+
 /*
- * Send the result to every port of the job through the job's device map, and count `v`. A unicast job has multicast
- * address 0. So its copies have destination 0.0.0.0, and the egress program recognises them by this address.
+ * Send the result to every port of the job through the job's device map, and count `v`. A unicast job has no multicast
+ * address. So its copies have destination 0.0.0.0 or ::, and the egress program recognises them by this address.
  */
 static __always_inline int fan_out(struct xdp_md *ctx, struct packet *p, __u32 payload, __s64 sums, __u32 v)
 {
 	void *ports = lookup(&fpisa_fanout, p->id);
 	struct ethhdr *eth = p->h.eth;
-	const __u8 *group = (const __u8 *)&p->job->group;
 
 	/* The kernel removes a deleted device from the map, and reports success for a broadcast to an empty map. */
 	if (!ports || (!lookup(ports, 0) && !has_further_port(p->id)))
 		return count_verdict(p->id, FPISA_V_fanout, XDP_DROP);
 	__builtin_memcpy(eth->h_source, eth->h_dest, ETH_ALEN);
-	/* The MAC address contains the low 23 bits of the multicast address (RFC 1112). */
-	eth->h_dest[0] = 0x01;
-	eth->h_dest[1] = 0x00;
-	eth->h_dest[2] = 0x5e;
-	eth->h_dest[3] = group[1] & 0x7f;
-	eth->h_dest[4] = group[2];
-	eth->h_dest[5] = group[3];
-	address_reply(&p->h, p->job->address, p->job->group, p->job->group_port, payload, sums);
-	if ((p->job->vlan && push_tag(ctx, p->job->vlan)) || bpf_redirect_map(ports, 0, BPF_F_BROADCAST) != XDP_REDIRECT)
+	address_group(eth, &p->job->group);
+	address_reply(&p->h, p->job, &p->job->group, p->job->group_port, payload, sums);
+	if (put_on(ctx, p->id, p->job, TO_GROUP) || bpf_redirect_map(ports, 0, BPF_F_BROADCAST) != XDP_REDIRECT)
 		return count_verdict(p->id, FPISA_V_fanout, XDP_DROP);
 	return count_verdict(p->id, v, XDP_REDIRECT);
 }

@@ -86,7 +86,7 @@ static __always_inline int contribution(struct xdp_md *ctx, struct fpisa_phv *ph
 
 	if (p->job->flags & FPISA_JOB_LEAVES)
 		return tree_call(ctx, phv, control, p, FPISA_PART);
-	v = check(ctx, p);
+	v = check(ctx, p, &phv->from);
 	if (v != FPISA_V_ok)
 		return refuse(ctx, p->id, v);
 	mark_seen(p->id, p->h.fpisa->rank);
@@ -123,7 +123,29 @@ GLOBAL_FN int untag(struct xdp_md *ctx)
 	return pop_tag(ctx) ? count_verdict(p.id, FPISA_V_internal, XDP_DROP) : GO_ON;
 }
 
-/* Process a HELLO to the job. If the frame passes to the kernel, insert its VLAN tag again. */
+/* Narrow an IPv6 frame if it belongs to a job, and store its addresses in the PHV. Return GO_ON, or the XDP action for it. */
+GLOBAL_FN int narrow(struct xdp_md *ctx)
+{
+	struct fpisa_control *control = lookup(&fpisa_control, 0);
+	struct fpisa_phv *phv = lookup(&fpisa_phv, 0);
+	enum fpisa_verdict v;
+	struct headers6 h;
+	struct packet p;
+
+	if (!control || !phv)
+		return XDP_PASS;
+	p.id = FPISA_MAX_JOBS;
+	v = find_ipv6(ctx, control, &p, &h, 0);
+	if (v == FPISA_V_ok && !phv->tagged && !may_be_bare(p.job))
+		v = FPISA_V_vlan;
+	if (v != FPISA_V_ok)
+		return count_verdict(p.id, v, XDP_PASS);
+	phv->from = address_of(&h.ip->saddr);
+	phv->to = address_of(&h.ip->daddr);
+	return cut_ipv6(ctx, &h) ? count_verdict(p.id, FPISA_V_internal, XDP_DROP) : GO_ON;
+}
+
+/* Process a HELLO to the job. If the frame passes to the kernel, insert its IPv6 header and its VLAN tag again. */
 static __always_inline int joining(struct xdp_md *ctx, struct fpisa_phv *phv, const struct fpisa_control *control,
 				   const struct packet *p)
 {
@@ -131,6 +153,8 @@ static __always_inline int joining(struct xdp_md *ctx, struct fpisa_phv *phv, co
 
 	if (action == GO_ON)
 		return tree_call(ctx, phv, control, p, FPISA_GREET);
+	if (action == XDP_PASS && p->ipv6 && widen(ctx, p->id, TO_KERNEL))
+		return XDP_DROP;
 	if (action == XDP_PASS && phv->tagged && push_tag(ctx, p->job->vlan))
 		return XDP_DROP;
 	return action;
@@ -152,10 +176,19 @@ static __always_inline int receive(struct xdp_md *ctx, struct fpisa_phv *phv)
 		if (action != GO_ON)
 			return action;
 	}
+	p.ipv6 = is_ipv6(ctx, 0);
+	if (p.ipv6) {
+		int action = narrow(ctx);
+
+		if (action != GO_ON)
+			return action;
+	}
 	p.whole = find_headers(ctx, &p.h);
 	if (!is_ours(ctx, &p.h, control))
 		return count_verdict(FPISA_MAX_JOBS, FPISA_V_not_ours, XDP_PASS);
-	v = find_job(&p);
+	if (!p.ipv6)
+		phv->from = fpisa_ipv4(p.h.ip->saddr);
+	v = find_job(&p, p.ipv6 ? phv->to : fpisa_ipv4(p.h.ip->daddr));
 	if (v != FPISA_V_ok)
 		return count_verdict(p.id, v, XDP_PASS);
 	if (!phv->tagged && !may_be_bare(p.job))
@@ -170,7 +203,7 @@ static __always_inline int receive(struct xdp_md *ctx, struct fpisa_phv *phv)
 	if (!p.session || !p.counters)
 		return count_verdict(p.id, FPISA_V_internal, XDP_DROP);
 	p.counters->packets++;
-	p.counters->bytes += FPISA_PAYLOAD_OFFSET + p.payload;
+	p.counters->bytes += FPISA_PAYLOAD_OFFSET + (p.ipv6 ? NARROWED : 0) + p.payload;
 	v = fpisa_check_type(p.h.fpisa);
 	if (v != FPISA_V_ok) {
 		if (v == FPISA_V_type && p.job->flags & FPISA_JOB_LEAF)

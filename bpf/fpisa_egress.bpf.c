@@ -11,18 +11,45 @@
  * All frames that leave through the aggregator's ports pass this program. The kernel runs the program of the first
  * queued frame on all frames that it queues for a device (bq_enqueue()). If the first frame had no program, the copies
  * behind it would not be addressed. Frames that are not copies pass unchanged, even if another host sent them, because
- * only a copy has destination 0.0.0.0.
+ * only a copy has destination 0.0.0.0 or ::.
  *
  * A rank that was removed from the job gets no copy. All other ranks have sent HELLO, because the round is complete.
  */
 #include "checksum.h"
 #include "counters.h"
+#include "ipv6.h"
 #include "vlan.h"
 
-/* Find the headers of a frame with or without a VLAN tag. */
-static __always_inline int find_headers_of(struct xdp_md *ctx, struct headers *h)
+/* The headers of a frame of either family; `ip` or `ip6` is NULL. */
+struct outer {
+	struct iphdr *ip;
+	struct ipv6hdr *ip6;
+	struct udphdr *udp;
+	struct fpisa_hdr *fpisa;
+};
+
+/* Find the headers after `tag` bytes of VLAN tags. Return nonzero if the frame contains them all. */
+static __always_inline int find_after(struct xdp_md *ctx, struct outer *o, __u32 tag)
 {
-	return has_tag(ctx) ? find_headers_after(ctx, h, FPISA_VLAN_LEN) : find_headers(ctx, h);
+	struct headers6 wide;
+	struct headers h;
+
+	if (is_ipv6(ctx, tag)) {
+		if (!find_headers6(ctx, &wide, tag))
+			return 0;
+		*o = (struct outer){NULL, wide.ip, wide.udp, wide.fpisa};
+		return 1;
+	}
+	if (!find_headers_after(ctx, &h, tag))
+		return 0;
+	*o = (struct outer){h.eth->h_proto == bpf_htons(ETH_P_IP) ? h.ip : NULL, NULL, h.udp, h.fpisa};
+	return 1;
+}
+
+/* Find the headers of a frame with or without a VLAN tag. */
+static __always_inline int find_outer(struct xdp_md *ctx, struct outer *o)
+{
+	return has_tag(ctx) ? find_after(ctx, o, FPISA_VLAN_LEN) : find_after(ctx, o, 0);
 }
 
 /* Return the rank that gets the next copy of this result at `port`, or FPISA_MAX_WORKERS if all ranks have a copy. */
@@ -31,10 +58,10 @@ GLOBAL_FN int next_rank(struct xdp_md *ctx, __u32 port)
 	__u32 index = port % FPISA_CURSORS, id, rank = 0;
 	struct fpisa_cursor *cursor;
 	struct fpisa_job *job;
-	struct headers h;
+	struct outer h;
 
 	cursor = bpf_map_lookup_elem(&fpisa_cursors, &index);
-	if (!cursor || !find_headers_of(ctx, &h))
+	if (!cursor || !find_outer(ctx, &h))
 		return FPISA_MAX_WORKERS;
 	id = h.fpisa->job;
 	job = bpf_map_lookup_elem(&fpisa_jobs, &id);
@@ -59,10 +86,17 @@ GLOBAL_FN int next_rank(struct xdp_md *ctx, __u32 port)
 }
 
 /* Return whether the frame is a copy without a destination. */
-static __always_inline int is_copy(const struct headers *h)
+static __always_inline int is_copy(const struct outer *h)
 {
-	return h->eth->h_proto == bpf_htons(ETH_P_IP) && *(__u8 *)h->ip == 0x45 && h->ip->protocol == IPPROTO_UDP &&
-	       !h->ip->daddr && h->fpisa->magic == FPISA_MAGIC && h->fpisa->type == FPISA_TYPE_RESULT;
+	if (h->ip6) {
+		struct fpisa_address to = address_of(&h->ip6->daddr);
+
+		if (h->ip6->nexthdr != IPPROTO_UDP || fpisa_is_address(&to))
+			return 0;
+	} else if (!h->ip || *(__u8 *)h->ip != 0x45 || h->ip->protocol != IPPROTO_UDP || h->ip->daddr) {
+		return 0;
+	}
+	return h->fpisa->magic == FPISA_MAGIC && h->fpisa->type == FPISA_TYPE_RESULT;
 }
 
 /* Count a copy for which no rank is left, and drop it. */
@@ -75,15 +109,25 @@ static __always_inline int unaddressed(__u32 id)
 	return XDP_DROP;
 }
 
-/* Address the copy. Update the UDP checksum, which is still that of the original, by equation 3 of RFC 1624. */
-static __always_inline void address_copy(struct headers *h, __be32 address, __be16 port)
+/*
+ * Address the copy, whose destination is 0. Update the UDP checksum, which is still that of the original, by equation 3 of
+ * RFC 1624.
+ */
+static __always_inline void address_copy(struct outer *h, const struct fpisa_job *job, const struct fpisa_rank *to)
 {
 	/* Do not add a checksum to a frame without one, which comes from a datapath whose upgrade is in progress. */
 	if (h->udp->check)
-		h->udp->check = fold_udp_checksum((__u16)~h->udp->check + (__u16)~h->udp->dest +
-						  (__u64)(__u32)~h->ip->daddr + port + address);
-	h->udp->dest = port;
-	h->ip->daddr = address;
+		h->udp->check = fold_udp_checksum((__u16)~h->udp->check + (__u16)~h->udp->dest + to->port +
+						  fpisa_address_sum(&to->addr));
+	h->udp->dest = to->port;
+	if (h->ip6) {
+		write_ipv6(h->ip6, &job->address, &to->addr, class_of(h->ip6), h->udp->len,
+			   fpisa_flow_label(&job->address, &to->addr, to->port));
+		return;
+	}
+	if (!h->ip)
+		return;
+	h->ip->daddr = to->addr.w[3];
 	h->ip->check = 0;
 	h->ip->check = ip_checksum(h->ip);
 }
@@ -104,10 +148,10 @@ int fpisa_egress(struct xdp_md *ctx)
 	struct fpisa_peer *peer;
 	struct fpisa_job *job;
 	struct ethhdr *eth;
-	struct headers h;
+	struct outer h;
 	__u32 id, key, rank;
 
-	if (!find_headers_of(ctx, &h) || !is_copy(&h))
+	if (!find_outer(ctx, &h) || !is_copy(&h))
 		return XDP_PASS;
 	id = h.fpisa->job;
 	job = bpf_map_lookup_elem(&fpisa_jobs, &id);
@@ -119,7 +163,7 @@ int fpisa_egress(struct xdp_md *ctx)
 		return unaddressed(id);
 	key = id * FPISA_MAX_WORKERS + rank;
 	peer = bpf_map_lookup_elem(&fpisa_peers, &key);
-	if (!peer || !find_headers_of(ctx, &h))
+	if (!peer || !find_outer(ctx, &h))
 		return unaddressed(id);
 	eth = (void *)(long)ctx->data;
 	if ((void *)(eth + 1) > (void *)(long)ctx->data_end)
@@ -127,7 +171,7 @@ int fpisa_egress(struct xdp_md *ctx)
 	if (!is_loopback(peer))
 		__builtin_memcpy(eth->h_dest, peer->mac, ETH_ALEN);
 	__builtin_memcpy(eth->h_source, peer->local_mac, ETH_ALEN);
-	address_copy(&h, job->rank[rank].addr, job->rank[rank].port);
+	address_copy(&h, job, &job->rank[rank]);
 	return XDP_PASS;
 }
 

@@ -28,17 +28,18 @@ static __always_inline struct fpisa_hello *hello_of(struct xdp_md *ctx, const st
 GLOBAL_FN int check_hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 {
 	struct fpisa_job *job = bpf_map_lookup_elem(&fpisa_jobs, &id);
+	struct fpisa_phv *phv = lookup(&fpisa_phv, 0);
 	struct fpisa_hello *p;
 	struct headers h;
 	__u32 rank = 0;
 	int v;
 
-	if (!job || !find_headers(ctx, &h))
+	if (!job || !phv || !find_headers(ctx, &h))
 		return -FPISA_V_internal;
 	p = hello_of(ctx, &h);
 	if (!p)
 		return -FPISA_V_length;
-	v = fpisa_check_hello(h.fpisa, p, payload, job, h.ip->saddr, h.udp->source, &rank);
+	v = fpisa_check_hello(h.fpisa, p, payload, job, &phv->from, h.udp->source, &rank);
 	return v == FPISA_V_ok ? (int)rank : -v;
 }
 
@@ -56,6 +57,9 @@ GLOBAL_FN int is_proved(struct xdp_md *ctx, __u32 id)
 	return p && fpisa_proof(job, nh->w, h.fpisa, p) == p->proof;
 }
 
+#define FAMILY_IPV4 2 /* AF_INET */
+#define FAMILY_IPV6 10
+
 /*
  * Find the destination of the answer to `rank`'s HELLO and of its later results. Use the kernel's routes and
  * neighbours, and the listed address of the rank, not the address in the frame. Look up the route as for packets of the
@@ -63,7 +67,8 @@ GLOBAL_FN int is_proved(struct xdp_md *ctx, __u32 id)
  */
 GLOBAL_FN int find_nexthop(struct xdp_md *ctx, __u32 id, __u32 rank)
 {
-	struct bpf_fib_lookup fib = {.family = 2 /* AF_INET */, .l4_protocol = IPPROTO_UDP, .ifindex = 1};
+	struct bpf_fib_lookup fib = {.l4_protocol = IPPROTO_UDP, .ifindex = 1};
+	struct fpisa_phv *phv = lookup(&fpisa_phv, 0);
 	struct fpisa_nexthop *hop = lookup(&fpisa_nexthop, 0);
 	struct fpisa_peer *peer;
 	struct fpisa_job *job = lookup(&fpisa_jobs, id);
@@ -77,7 +82,7 @@ GLOBAL_FN int find_nexthop(struct xdp_md *ctx, __u32 id, __u32 rank)
 	 */
 	fpisa_opaque(ingress);
 	fpisa_opaque(rank);
-	if (!hop || !job || rank >= FPISA_MAX_WORKERS || !find_headers(ctx, &h))
+	if (!hop || !job || !phv || rank >= FPISA_MAX_WORKERS || !find_headers(ctx, &h))
 		return FPISA_V_internal;
 	peer = lookup(&fpisa_peers, id * FPISA_MAX_WORKERS + rank);
 	if (!peer)
@@ -90,8 +95,14 @@ GLOBAL_FN int find_nexthop(struct xdp_md *ctx, __u32 id, __u32 rank)
 		hop->ifindex = ingress;
 		return FPISA_V_ok;
 	}
-	fib.ipv4_dst = h.ip->saddr;
-	fib.ipv4_src = h.ip->daddr;
+	fib.family = fpisa_is_ipv4(&job->address) ? FAMILY_IPV4 : FAMILY_IPV6;
+	if (fib.family == FAMILY_IPV4) {
+		fib.ipv4_dst = phv->from.w[3];
+		fib.ipv4_src = job->address.w[3];
+	} else {
+		__builtin_memcpy(fib.ipv6_dst, &phv->from, sizeof(phv->from));
+		__builtin_memcpy(fib.ipv6_src, &job->address, sizeof(job->address));
+	}
 	rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
 	if (rc == BPF_FIB_LKUP_RET_NO_NEIGH)
 		return FPISA_V_unresolved;
@@ -170,12 +181,14 @@ GLOBAL_FN int prove_welcome(struct xdp_md *ctx, __u32 id)
 GLOBAL_FN int answer_hello(struct xdp_md *ctx, __u32 id, __u32 v)
 {
 	struct fpisa_nexthop *hop = lookup(&fpisa_nexthop, 0);
+	struct fpisa_phv *phv = lookup(&fpisa_phv, 0);
+	struct fpisa_job *job = lookup(&fpisa_jobs, id);
 	struct fpisa_sum sum;
 	struct fpisa_hello *p;
 	struct headers h;
 
 	prove_welcome(ctx, id);
-	if (!hop || !find_headers(ctx, &h))
+	if (!hop || !phv || !job || !find_headers(ctx, &h))
 		return count_verdict(id, FPISA_V_internal, XDP_DROP);
 	p = hello_of(ctx, &h);
 	if (!p)
@@ -183,8 +196,8 @@ GLOBAL_FN int answer_hello(struct xdp_md *ctx, __u32 id, __u32 v)
 	sum = fpisa_hello_sums(h.fpisa, p);
 	__builtin_memcpy(h.eth->h_dest, hop->mac, ETH_ALEN);
 	__builtin_memcpy(h.eth->h_source, hop->local_mac, ETH_ALEN);
-	address_reply(&h, h.ip->daddr, h.ip->saddr, h.udp->source, sizeof(*p), checksums_of(&sum));
-	return count_verdict(id, v, through(ctx, id, hop->ifindex));
+	address_reply(&h, job, &phv->from, h.udp->source, sizeof(*p), checksums_of(&sum));
+	return count_verdict(id, v, through(ctx, id, hop->ifindex, TO_SENDER));
 }
 
 /* Return whether the job is a leaf. If so, keep the rank for the program that continues. */

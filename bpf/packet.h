@@ -11,10 +11,11 @@
 #include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/udp.h>
 #include "maps.h"
 
-/* The headers of an FPISA frame: Ethernet, IPv4 without options, UDP, FPISA. */
+/* The headers of an FPISA frame: Ethernet, IPv4 without options, UDP, FPISA. ipv6.h narrows an IPv6 frame to these headers. */
 struct headers {
 	struct ethhdr *eth;
 	struct iphdr *ip;
@@ -47,6 +48,7 @@ static __always_inline int find_headers(struct xdp_md *ctx, struct headers *h)
 struct packet {
 	struct headers h;
 	int whole;     /* the frame contains all headers */
+	int ipv6;      /* the frame was an IPv6 frame, and has been narrowed (ipv6.h) */
 	__u32 id;      /* the job's number; FPISA_MAX_JOBS: the frame belongs to no job */
 	__u32 payload; /* bytes after the FPISA header */
 	__u32 port;    /* index of the destination UDP port, from the aggregator's first port */

@@ -44,7 +44,9 @@ struct fpisa_phv {
 	__u8 plane;	/* of a leaf: the first plane to send */
 	__u8 port;	/* index of the frame's port, of a part */
 	__u32 payload;	/* bytes after the FPISA header, of a part or a frame of a leaf's parent */
-	struct fpisa_final final; /* work of the read-out besides rounding */
+	struct fpisa_address from; /* source of the frame */
+	struct fpisa_address to;   /* destination of an IPv6 frame */
+	struct fpisa_final final;  /* work of the read-out besides rounding */
 	struct fpisa_phv_block b[FPISA_MAX_BLOCKS];
 };
 

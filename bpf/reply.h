@@ -9,27 +9,30 @@
 
 #include "checksum.h"
 #include "counters.h"
+#include "ipv6.h"
+#include "phv.h"
 #include "vlan.h"
 
 /*
- * Write the outer headers, and all checksums, of a frame whose FPISA header and payload are complete. `sums` is the
- * result of frame_sum(). Permit ECN marks on the reply if the received frame permitted them.
+ * Write the outer headers, and all checksums, of a frame of the job whose FPISA header and payload are complete. `sums` is
+ * the result of frame_sum(). Permit ECN marks on the reply if the received frame permitted them. widen() later inserts an
+ * IPv6 header if the job needs one.
  */
-static __always_inline void address_reply(struct headers *h, __be32 from, __be32 to, __be16 to_port, __u32 payload,
-					  __s64 sums)
+static __always_inline void address_reply(struct headers *h, const struct fpisa_job *job,
+					  const struct fpisa_address *to, __be16 to_port, __u32 payload, __s64 sums)
 {
 	h->udp->source = h->udp->dest;
 	h->udp->dest = to_port;
 	h->udp->len = bpf_htons((__u16)(FPISA_UDP_LEN + FPISA_HDR_LEN + payload));
-	h->ip->saddr = from;
-	h->ip->daddr = to;
+	h->ip->saddr = job->address.w[3];
+	h->ip->daddr = to->w[3];
 	h->ip->tot_len = bpf_htons((__u16)(FPISA_IP_LEN + FPISA_UDP_LEN + FPISA_HDR_LEN + payload));
 	h->ip->tos = h->ip->tos & FPISA_ECN_MASK ? FPISA_ECT0 : 0;
 	h->ip->frag_off = bpf_htons(0x4000);
 	h->ip->ttl = 64;
 	h->ip->check = 0;
 	h->ip->check = ip_checksum(h->ip);
-	set_checksums(h, sums);
+	set_checksums(h, fpisa_address_sum(&job->address) + fpisa_address_sum(to), sums);
 }
 
 /* Insert a VLAN tag with VLAN ID `id`. Return 0, or nonzero on an error. Packet pointers become invalid. */
@@ -52,19 +55,75 @@ GLOBAL_FN int push_tag(struct xdp_md *ctx, __u32 id)
 	return 0;
 }
 
+/* Destinations of widen(), after the numbers of ranks */
+enum {
+	TO_SENDER = FPISA_MAX_WORKERS, /* to the sender of the frame */
+	TO_GROUP,		       /* to the job's multicast address, or to :: in a unicast job */
+	TO_KERNEL,		       /* on from the sender to the job's address, for the kernel */
+};
+
+/* Return the address of a destination in `job`. */
+static __always_inline const struct fpisa_address *destination(const struct fpisa_job *job, const struct fpisa_phv *phv,
+							       __u32 to)
+{
+	if (to < FPISA_MAX_WORKERS)
+		return &job->rank[to].addr;
+	return to == TO_GROUP ? &job->group : &phv->from;
+}
+
+/* Insert an IPv6 header into a narrowed frame that is otherwise complete. Return 0, or nonzero on an error. Packet pointers become invalid. */
+GLOBAL_FN int widen(struct xdp_md *ctx, __u32 id, __u32 to)
+{
+	struct fpisa_phv *phv = lookup(&fpisa_phv, 0);
+	struct fpisa_job *job = lookup(&fpisa_jobs, id);
+	__u8 addresses[2 * ETH_ALEN], class;
+	const struct fpisa_address *there;
+	__be16 len, port;
+	struct headers h;
+	struct headers6 wide;
+	struct ethhdr *eth;
+
+	fpisa_opaque(to);
+	if (!job || !phv || !find_headers(ctx, &h))
+		return 1;
+	class = h.ip->tos;
+	len = h.udp->len;
+	port = h.udp->dest;
+	__builtin_memcpy(addresses, h.eth, sizeof(addresses));
+	if (bpf_xdp_adjust_head(ctx, -NARROWED) || !find_headers6(ctx, &wide, 0))
+		return 1;
+	eth = (void *)wide.ip - FPISA_ETH_LEN;
+	__builtin_memcpy(eth, addresses, sizeof(addresses));
+	eth->h_proto = bpf_htons(ETH_P_IPV6);
+	there = destination(job, phv, to);
+	if (to == TO_KERNEL)
+		write_ipv6(wide.ip, there, &job->address, class, len, 0);
+	else
+		write_ipv6(wide.ip, &job->address, there, class, len, fpisa_flow_label(&job->address, there, port));
+	return 0;
+}
+
+/* Insert the IPv6 header and the VLAN tag that the job's frames have. Return 0, or nonzero on an error. */
+static __always_inline int put_on(struct xdp_md *ctx, __u32 id, const struct fpisa_job *job, __u32 to)
+{
+	if (!fpisa_is_ipv4(&job->address) && widen(ctx, id, to))
+		return 1;
+	return job->vlan && push_tag(ctx, job->vlan);
+}
+
 /*
  * Send the frame through `port`, by the port's entry of fpisa_replies, which has the egress program. A job that the CLI
  * did not create has no entry, so its replies leave without the program. Unicast copies of other jobs that are queued
- * behind such a reply may then leave without the program too. Packet pointers become invalid.
+ * behind such a reply may then leave without the program too. `to` is the destination, as for widen(). Packet pointers
+ * become invalid.
  */
-static __always_inline int through(struct xdp_md *ctx, __u32 job, __u32 port)
+static __always_inline int through(struct xdp_md *ctx, __u32 job, __u32 port, __u32 to)
 {
 	struct fpisa_job *j = lookup(&fpisa_jobs, job);
 	void *ports = lookup(&fpisa_replies, job);
 
-	if (j && j->vlan && push_tag(ctx, j->vlan))
+	if (j && put_on(ctx, job, j, to))
 		return XDP_DROP;
-
 	if (ports && bpf_redirect_map(ports, port, 0) == XDP_REDIRECT)
 		return XDP_REDIRECT;
 	return (int)bpf_redirect(port, 0);
@@ -73,13 +132,17 @@ static __always_inline int through(struct xdp_md *ctx, __u32 job, __u32 port)
 /* Send the frame back to its sender. FPISA header and payload must be complete. */
 static __always_inline int to_sender(struct xdp_md *ctx, struct headers *h, __u32 job, __u32 payload, __s64 sums)
 {
+	struct fpisa_phv *phv = lookup(&fpisa_phv, 0);
+	struct fpisa_job *j = lookup(&fpisa_jobs, job);
 	__u8 mac[ETH_ALEN];
 
+	if (!phv || !j)
+		return XDP_DROP;
 	__builtin_memcpy(mac, h->eth->h_dest, ETH_ALEN);
 	__builtin_memcpy(h->eth->h_dest, h->eth->h_source, ETH_ALEN);
 	__builtin_memcpy(h->eth->h_source, mac, ETH_ALEN);
-	address_reply(h, h->ip->daddr, h->ip->saddr, h->udp->source, payload, sums);
-	return through(ctx, job, ctx->ingress_ifindex);
+	address_reply(h, j, &phv->from, h->udp->source, payload, sums);
+	return through(ctx, job, ctx->ingress_ifindex, TO_SENDER);
 }
 
 /*

@@ -193,8 +193,8 @@ GLOBAL_FN int send_up(struct xdp_md *ctx, __u32 id, __u32 payload, __u32 v)
 	port = bpf_ntohs(job->parent.port) + fpisa_port_index(h.fpisa->slot >> 1, job->window, leaf->up.ports);
 	__builtin_memcpy(h.eth->h_dest, leaf->parent.mac, ETH_ALEN);
 	__builtin_memcpy(h.eth->h_source, leaf->parent.local_mac, ETH_ALEN);
-	address_reply(&h, job->address, job->parent.addr, bpf_htons(port), payload, sums);
-	return count_verdict(id, v, through(ctx, id, leaf->parent.ifindex));
+	address_reply(&h, job, &job->parent.addr, bpf_htons(port), payload, sums);
+	return count_verdict(id, v, through(ctx, id, leaf->parent.ifindex, TO_SENDER));
 }
 
 /* Send the values of a round of min or max, which are in the payload, and release the slot. */
@@ -268,8 +268,8 @@ GLOBAL_FN int find_parent(struct xdp_md *ctx, __u32 id)
 
 	if (!leaf || !job)
 		return FPISA_V_internal;
-	fib.ipv4_dst = job->parent.addr;
-	fib.ipv4_src = job->address;
+	fib.ipv4_dst = job->parent.addr.w[3];
+	fib.ipv4_src = job->address.w[3];
 	rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
 	if (rc == BPF_FIB_LKUP_RET_FWD_DISABLED)
 		return FPISA_V_forwarding;
@@ -303,8 +303,8 @@ GLOBAL_FN int hello_up(struct xdp_md *ctx, __u32 id)
 	sum = fpisa_hello_sums(h.fpisa, p);
 	__builtin_memcpy(h.eth->h_dest, leaf->parent.mac, ETH_ALEN);
 	__builtin_memcpy(h.eth->h_source, leaf->parent.local_mac, ETH_ALEN);
-	address_reply(&h, job->address, job->parent.addr, job->parent.port, sizeof(*p), checksums_of(&sum));
-	return count_verdict(id, FPISA_V_hello_up, through(ctx, id, leaf->parent.ifindex));
+	address_reply(&h, job, &job->parent.addr, job->parent.port, sizeof(*p), checksums_of(&sum));
+	return count_verdict(id, FPISA_V_hello_up, through(ctx, id, leaf->parent.ifindex, TO_SENDER));
 }
 
 /* Join a leaf's session as join_session() does. Return FPISA_V_hello_up if all ranks wait. */
@@ -514,8 +514,8 @@ GLOBAL_FN int answer_down(struct xdp_md *ctx, __u32 id, __u32 asker)
 	sums = job->keyed ? without_checksum(checksums_of(&sum)) : checksums_of(&sum);
 	__builtin_memcpy(h.eth->h_dest, peer->mac, ETH_ALEN);
 	__builtin_memcpy(h.eth->h_source, peer->local_mac, ETH_ALEN);
-	address_reply(&h, job->address, job->rank[asker].addr, job->rank[asker].port, 0, sums);
-	return count_verdict(id, FPISA_V_down, through(ctx, id, peer->ifindex));
+	address_reply(&h, job, &job->rank[asker].addr, job->rank[asker].port, 0, sums);
+	return count_verdict(id, FPISA_V_down, through(ctx, id, peer->ifindex, asker));
 }
 
 /* Turn the parent's STATUS to a part into the ADD that asks for the next part, and keep the slot. Return whether there is one. */
@@ -563,8 +563,8 @@ static __always_inline int is_from_parent(const struct fpisa_phv *phv, const str
 {
 	const struct fpisa_hdr *h = p->h.fpisa;
 
-	return p->h.ip->saddr == p->job->parent.addr && p->h.udp->source == p->job->parent.port && !phv->port &&
-	       (h->type == FPISA_TYPE_WELCOME || h->slot == fpisa_slot_of(h->chunk, p->job->window));
+	return fpisa_same_address(&phv->from, &p->job->parent.addr) && p->h.udp->source == p->job->parent.port &&
+	       !phv->port && (h->type == FPISA_TYPE_WELCOME || h->slot == fpisa_slot_of(h->chunk, p->job->window));
 }
 
 SEC("stage")
@@ -602,12 +602,13 @@ int fpisa_down(struct xdp_md *ctx)
 /* -- a parent ------------------------------------------------------------------------------ */
 
 /* Check an ADD as check() does: it must be a part. */
-static __always_inline enum fpisa_verdict check_part(struct xdp_md *ctx, const struct packet *p)
+static __always_inline enum fpisa_verdict check_part(struct xdp_md *ctx, const struct packet *p,
+						     const struct fpisa_address *from)
 {
 	const struct headers *h = &p->h;
 	enum fpisa_verdict v;
 
-	v = fpisa_check_partial(h->fpisa, p->payload, p->job, p->session, h->ip->saddr, h->udp->source);
+	v = fpisa_check_partial(h->fpisa, p->payload, p->job, p->session, from, h->udp->source);
 	if (v == FPISA_V_ok)
 		v = fpisa_check_port(h->fpisa, p->job, p->port);
 	if (v != FPISA_V_ok && !fpisa_reported(v))
@@ -699,7 +700,7 @@ int fpisa_part(struct xdp_md *ctx)
 		return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
 	p.payload = phv->payload;
 	p.port = phv->port;
-	v = check_part(ctx, &p);
+	v = check_part(ctx, &p, &phv->from);
 	if (v != FPISA_V_ok)
 		return refuse(ctx, phv->job, v);
 	mark_seen(phv->job, p.h.fpisa->rank);

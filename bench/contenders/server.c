@@ -83,14 +83,14 @@ static void refuse(struct server *s, struct fpisa_hdr *h, enum fpisa_verdict v, 
 	*to = 1ull << rank;
 }
 
-static void hello(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be16 sport, uint32_t payload, size_t *len,
-		  uint64_t *to)
+static void hello(struct server *s, struct fpisa_hdr *h, const struct fpisa_address *from, __be16 sport,
+		  uint32_t payload, size_t *len, uint64_t *to)
 {
 	struct fpisa_hello *p = (struct fpisa_hello *)(h + 1);
 	enum fpisa_verdict v;
 	uint32_t rank = 0;
 
-	v = fpisa_check_hello(h, p, payload, &s->job, saddr, sport, &rank);
+	v = fpisa_check_hello(h, p, payload, &s->job, from, sport, &rank);
 	if (v == FPISA_V_not_live)
 		refuse(s, h, v, rank, len, to);
 	if (v != FPISA_V_ok)
@@ -127,10 +127,10 @@ static AVX2 int take_values(struct server *s, struct fpisa_hdr *h, struct fpisa_
 	return 1;
 }
 
-static void add_frame(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be16 sport, uint32_t payload, size_t *len,
-		      uint64_t *to)
+static void add_frame(struct server *s, struct fpisa_hdr *h, const struct fpisa_address *from, __be16 sport,
+		      uint32_t payload, size_t *len, uint64_t *to)
 {
-	enum fpisa_verdict v = fpisa_check_add(h, payload, &s->job, &s->session, saddr, sport);
+	enum fpisa_verdict v = fpisa_check_add(h, payload, &s->job, &s->session, from, sport);
 	struct fpisa_slot *slot;
 	struct fpisa_claim claim;
 	uint32_t rank = h->rank;
@@ -167,7 +167,8 @@ static void add_frame(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be1
 	}
 }
 
-void server_frame(struct server *s, __be32 saddr, __be16 sport, void *frame, size_t *len, uint64_t *to)
+void server_frame(struct server *s, const struct fpisa_address *from, __be16 sport, void *frame, size_t *len,
+		  uint64_t *to)
 {
 	struct fpisa_hdr *h = frame;
 	uint32_t payload;
@@ -177,7 +178,7 @@ void server_frame(struct server *s, __be32 saddr, __be16 sport, void *frame, siz
 		return;
 	payload = (uint32_t)(*len - sizeof(*h));
 	if (h->type == FPISA_TYPE_HELLO)
-		hello(s, h, saddr, sport, payload, len, to);
+		hello(s, h, from, sport, payload, len, to);
 	else
-		add_frame(s, h, saddr, sport, payload, len, to);
+		add_frame(s, h, from, sport, payload, len, to);
 }

@@ -32,11 +32,12 @@ struct server {
 int server_init(struct server *s);
 
 /*
- * Process a frame that came from saddr:sport. *len is its length from the FPISA header
+ * Process a frame that came from this address and port. *len is its length from the FPISA header
  * on, which is aligned to 4 bytes. Replace the frame by the reply, and set *len to the
  * reply's length and *to to its ranks. *to is 0 if there is no reply.
  */
-void server_frame(struct server *s, __be32 saddr, __be16 sport, void *frame, size_t *len, uint64_t *to);
+void server_frame(struct server *s, const struct fpisa_address *from, __be16 sport, void *frame, size_t *len,
+		  uint64_t *to);
 
 /* Report the start, and serve on the job's address and FPISA_PORT until the process ends. Return -errno on failure. */
 int server_udp(struct server *s, int control);

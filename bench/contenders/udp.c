@@ -51,7 +51,7 @@ struct udp {
 static int open_socket(struct udp *u)
 {
 	struct sockaddr_in local = {
-		.sin_family = AF_INET, .sin_port = htons(FPISA_PORT), .sin_addr.s_addr = u->s->job.address};
+		.sin_family = AF_INET, .sin_port = htons(FPISA_PORT), .sin_addr.s_addr = u->s->job.address.w[3]};
 	int on = 1, size = SOCKET_BUFFER;
 
 	u->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -66,7 +66,7 @@ static int open_socket(struct udp *u)
 static void address_rank(const struct server *s, uint32_t r, struct sockaddr_in *a)
 {
 	*a = (struct sockaddr_in){
-		.sin_family = AF_INET, .sin_port = s->job.rank[r].port, .sin_addr.s_addr = s->job.rank[r].addr};
+		.sin_family = AF_INET, .sin_port = s->job.rank[r].port, .sin_addr.s_addr = s->job.rank[r].addr.w[3]};
 }
 
 /* Send the batch. A frame that cannot be sent now is lost, which the protocol allows. */
@@ -131,6 +131,7 @@ static void take_message(struct udp *u, int i)
 {
 	size_t size = u->msg[i].msg_len, segment = segment_size(&u->msg[i].msg_hdr, size), len;
 	unsigned char *p = u->iov[i].iov_base;
+	const struct fpisa_address from = fpisa_ipv4(u->from[i].sin_addr.s_addr);
 	uint64_t to;
 
 	/* Process frames in place. */
@@ -139,7 +140,7 @@ static void take_message(struct udp *u, int i)
 	for (; size; p += segment, size -= segment) {
 		segment = segment < size ? segment : size;
 		len = segment;
-		server_frame(u->s, u->from[i].sin_addr.s_addr, u->from[i].sin_port, p, &len, &to);
+		server_frame(u->s, &from, u->from[i].sin_port, p, &len, &to);
 		if (to)
 			queue_reply(u, p, len, to);
 	}

@@ -46,7 +46,7 @@ static void serve(void *arg, int control)
 		.active = 1,
 		.workers = p->workers,
 		.live = ~0ull >> (64 - p->workers),
-		.address = htonl(star->address),
+		.address = fpisa_ipv4(htonl(star->address)),
 		.group = multicast ? htonl(GROUP_OF(a->c)) : 0,
 		.group_port = htons((uint16_t)(FPISA_PORT + a->c)),
 		.elements = (uint16_t)p->packet,
@@ -57,7 +57,7 @@ static void serve(void *arg, int control)
 		.fanout = multicast ? FPISA_FANOUT_MULTICAST : FPISA_FANOUT_UNICAST,
 	};
 	for (uint32_t r = 0; r < p->workers; r++) {
-		s.job.rank[r] = (struct fpisa_rank){.addr = htonl(star_worker_address(star, r)),
+		s.job.rank[r] = (struct fpisa_rank){.addr = fpisa_ipv4(htonl(star_worker_address(star, r))),
 						    .port = htons((uint16_t)(FPISA_PORT + a->c))};
 		star_port(dev[r], star, r);
 	}

@@ -179,7 +179,7 @@ static size_t datagram(const struct fpisa_job *job, const struct outer *h, uint3
 {
 	size_t size;
 
-	if (len < sizeof(*h) || h->destination != job->address || ip_sum(h))
+	if (len < sizeof(*h) || h->destination != job->address.w[3] || ip_sum(h))
 		return 0;
 	size = ntohs(h->udp_length);
 	if (size < FPISA_UDP_LEN || size + FPISA_ETH_LEN + FPISA_IP_LEN > len || ntohs(h->length) != size + FPISA_IP_LEN)
@@ -191,11 +191,12 @@ static void take_frame(struct xsk *x, struct port *p, uint64_t address, uint32_t
 {
 	struct outer *h = xsk_umem__get_data(x->area, address);
 	const struct fpisa_job *job = &x->s->job;
+	const struct fpisa_address from = fpisa_ipv4(h->source);
 	size_t size = datagram(job, h, len);
 	uint64_t to = 0;
 
 	if (size)
-		server_frame(x->s, h->source, h->source_port, h + 1, &size, &to);
+		server_frame(x->s, &from, h->source_port, h + 1, &size, &to);
 	if (to && !(to & (to - 1))) {
 		answer(x->s, h, size, 0);
 		queue(x, p, address, (uint32_t)(sizeof(*h) + size));

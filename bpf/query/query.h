@@ -52,17 +52,18 @@ GLOBAL_FN int check_query(struct xdp_md *ctx, __u32 payload)
 	struct fpisa_session *session = lookup(&fpisa_sessions, q->job);
 	struct fpisa_control *control = lookup(&fpisa_control, 0);
 	struct fpisa_job *job = lookup(&fpisa_jobs, q->job);
+	struct fpisa_phv *phv = lookup(&fpisa_phv, 0);
 	struct headers h;
 	int v;
 
-	if (!job || !session || !control || !find_headers(ctx, &h))
+	if (!job || !session || !control || !phv || !find_headers(ctx, &h))
 		return FPISA_V_internal;
 	/* frame_sum() works only for multiples of FPISA_QUERY_PAD, so another frame could not be answered. */
 	v = payload % FPISA_QUERY_PAD ? FPISA_V_length :
-					fpisa_check_member(h.fpisa, job, session, h.ip->saddr, h.udp->source);
+					fpisa_check_member(h.fpisa, job, session, &phv->from, h.udp->source);
 	if (v == FPISA_V_ok)
 		v = fpisa_check_query(h.fpisa, payload, job, q);
-	if (v == FPISA_V_ok && port_index(control, &h))
+	if (v == FPISA_V_ok && port_index(control, h.udp))
 		v = FPISA_V_port;
 	if (v == FPISA_V_ok && h.fpisa->generation != fpisa_read_once(&session->generation))
 		v = FPISA_V_generation;
@@ -237,9 +238,9 @@ GLOBAL_FN int pass_on(struct xdp_md *ctx, __u32 rank, __u32 payload, __u32 v)
 		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
 	__builtin_memcpy(h.eth->h_dest, peer->mac, ETH_ALEN);
 	__builtin_memcpy(h.eth->h_source, peer->local_mac, ETH_ALEN);
-	address_reply(&h, h.ip->daddr, job->rank[rank].addr, job->rank[rank].port, payload, sums);
+	address_reply(&h, job, &job->rank[rank].addr, job->rank[rank].port, payload, sums);
 	cut(ctx, payload);
-	action = through(ctx, q->job, peer->ifindex);
+	action = through(ctx, q->job, peer->ifindex, rank);
 	return count_verdict(q->job, v, action);
 }
 

@@ -22,33 +22,33 @@ static __always_inline enum fpisa_verdict fpisa_check_type(const struct fpisa_hd
 	return FPISA_V_ok;
 }
 
-/* Return the rank that the job lists at saddr:sport, or FPISA_MAX_WORKERS if the job lists no rank there. */
-static __always_inline __u32 fpisa_rank_at(const struct fpisa_job *job, __be32 saddr, __be16 sport)
+/* Return the rank that the job lists at this address and port, or FPISA_MAX_WORKERS if the job lists no rank there. */
+static __always_inline __u32 fpisa_rank_at(const struct fpisa_job *job, const struct fpisa_address *from, __be16 sport)
 {
 	__u32 i;
 
 	for (i = 0; i < FPISA_MAX_WORKERS; i++)
-		if (i < job->workers && job->rank[i].addr == saddr && job->rank[i].port == sport)
+		if (i < job->workers && fpisa_same_address(&job->rank[i].addr, from) && job->rank[i].port == sport)
 			break;
 	return i;
 }
 
 /*
- * Check that a frame from saddr:sport comes from a member that the job lists. The source address and port identify the
+ * Check that a frame from this address and port comes from a member that the job lists. The source address and port identify the
  * member. The rank in the header only selects the entry to compare with. The secret proves that the sender is the
  * present incarnation of the rank, because any host can forge a source address.
  */
 static __always_inline enum fpisa_verdict fpisa_check_member(const struct fpisa_hdr *h, const struct fpisa_job *job,
-							     const struct fpisa_session *session, __be32 saddr,
-							     __be16 sport)
+							     const struct fpisa_session *session,
+							     const struct fpisa_address *from, __be16 sport)
 {
 	__u32 rank = h->rank;
 	__u64 cookie;
 
 	if (rank >= FPISA_MAX_WORKERS || rank >= job->workers)
 		return FPISA_V_rank;
-	if (job->rank[rank].addr != saddr || job->rank[rank].port != sport)
-		return fpisa_rank_at(job, saddr, sport) < FPISA_MAX_WORKERS ? FPISA_V_rank : FPISA_V_unknown_peer;
+	if (!fpisa_same_address(&job->rank[rank].addr, from) || job->rank[rank].port != sport)
+		return fpisa_rank_at(job, from, sport) < FPISA_MAX_WORKERS ? FPISA_V_rank : FPISA_V_unknown_peer;
 	cookie = job->keyed ? h->bitmap : h->secret;
 	if (!cookie || cookie != fpisa_read_once(&session->secret[rank]))
 		return FPISA_V_secret;
@@ -56,20 +56,20 @@ static __always_inline enum fpisa_verdict fpisa_check_member(const struct fpisa_
 }
 
 /*
- * Check that an ADD from saddr:sport comes from a member of the job and fits the job. `right` says whether the payload
- * has the right size.
+ * Check that an ADD from this address and port comes from a member of the job and fits the job. `right` says whether the
+ * payload has the right size.
  */
 static __always_inline enum fpisa_verdict fpisa_check_contribution(const struct fpisa_hdr *h, int right,
 								   const struct fpisa_job *job,
-								   const struct fpisa_session *session, __be32 saddr,
-								   __be16 sport)
+								   const struct fpisa_session *session,
+								   const struct fpisa_address *from, __be16 sport)
 {
 	__u32 rank = h->rank, count = h->count;
 	enum fpisa_verdict v;
 
 	if (!count || count % FPISA_BLOCK || count > job->elements || !right)
 		return FPISA_V_length;
-	v = fpisa_check_member(h, job, session, saddr, sport);
+	v = fpisa_check_member(h, job, session, from, sport);
 	if (v != FPISA_V_ok)
 		return v;
 	if (h->format != job->format)
@@ -88,12 +88,12 @@ static __always_inline enum fpisa_verdict fpisa_check_contribution(const struct 
 /* Check an ADD of `payload` bytes, whose payload has the values of a rank. */
 static __always_inline enum fpisa_verdict fpisa_check_add(const struct fpisa_hdr *h, __u32 payload,
 							  const struct fpisa_job *job,
-							  const struct fpisa_session *session, __be32 saddr,
-							  __be16 sport)
+							  const struct fpisa_session *session,
+							  const struct fpisa_address *from, __be16 sport)
 {
 	int right = payload == fpisa_payload_bytes(fpisa_format_of(job->format), h->count);
 
-	return fpisa_check_contribution(h, right, job, session, saddr, sport);
+	return fpisa_check_contribution(h, right, job, session, from, sport);
 }
 
 /*
@@ -143,8 +143,8 @@ static __always_inline __u64 fpisa_proof(const struct fpisa_job *job, const __u6
  * address. The caller reports not_live only to a sender that knows the token (fpisa_proof()).
  */
 static __always_inline enum fpisa_verdict fpisa_check_hello(const struct fpisa_hdr *h, const struct fpisa_hello *p,
-							    __u32 payload, const struct fpisa_job *job, __be32 saddr,
-							    __be16 sport, __u32 *rank)
+							    __u32 payload, const struct fpisa_job *job,
+							    const struct fpisa_address *from, __be16 sport, __u32 *rank)
 {
 	__u32 i;
 
@@ -154,7 +154,7 @@ static __always_inline enum fpisa_verdict fpisa_check_hello(const struct fpisa_h
 		return FPISA_V_length;
 	if (!h->aux || h->aux >> 63)
 		return FPISA_V_incarnation;
-	i = fpisa_rank_at(job, saddr, sport);
+	i = fpisa_rank_at(job, from, sport);
 	if (i >= FPISA_MAX_WORKERS)
 		return FPISA_V_unknown_peer;
 	/* Check for a missing proof here, because checking a proof takes some 20 SipHash. */
@@ -316,7 +316,9 @@ static __always_inline void fpisa_tell_kind(struct fpisa_hello *p, const struct 
 		p->rounding = job->rounding;
 		p->pipeline = job->pipeline;
 		p->clz = job->clz;
-		p->group = job->group;
+		p->group = job->group.w[3];
+		if (fpisa_is_ipv6(&job->group))
+			__builtin_memcpy(p->group_high, job->group.b, sizeof(p->group_high));
 		return;
 	}
 	q->kind = job->kind;
@@ -346,7 +348,7 @@ static __always_inline void fpisa_make_welcome(struct fpisa_hdr *h, struct fpisa
 	p->ports = job->ports;
 	p->faults = job->faults;
 	fpisa_tell_kind(p, job);
-	p->address = job->address;
+	p->address = fpisa_is_ipv4(&job->address) ? job->address.w[3] : 0;
 	p->live = job->live;
 	p->proof = 0;
 	p->results = joined ? s->results : 0;

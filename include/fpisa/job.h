@@ -6,6 +6,7 @@
 #ifndef FPISA_JOB_H
 #define FPISA_JOB_H
 
+#include "address.h"
 #include "tag.h"
 
 #define FPISA_MAX_JOBS 64 /* jobs of a datapath, with numbers 0..63 */
@@ -24,12 +25,13 @@
 #define FPISA_EXACT_SHARE 4
 
 struct fpisa_rank {
-	__be32 addr; /* IPv4 source address */
-	__be16 port; /* UDP source port */
+	struct fpisa_address addr; /* source address */
+	__be16 port;		   /* UDP source port */
 	/*
 	 * 1: the administrator named the port; HELLOs arrive at this port, and answers leave through it without routing
 	 */
 	__u16 given;
+	__u32 pad;
 };
 
 /* Values of fpisa_job.flags. */
@@ -69,11 +71,11 @@ struct fpisa_job {
 	__u64 live;    /* ranks that a round waits for */
 	/* secret from which the keys of tags are derived; 0: no token, and frames have checksums without a key */
 	__u64 token;
-	__u64 token_high; /* upper half of the token in a job that the manager created */
-	__be32 address;	  /* destination of the workers' frames, and source of replies */
+	__u64 token_high;	      /* upper half of the token in a job that the manager created */
+	struct fpisa_address address; /* destination of the workers' frames, and source of replies; the ranks' are of its family */
+	struct fpisa_address group; /* multicast address of the results; none for unicast and queries */
 	union {
 		struct {	       /* used if kind is FPISA_JOB_SUM */
-			__be32 group;  /* IPv4 multicast address of the results; 0 for unicast */
 			__u8 mode;     /* enum fpisa_mode */
 			__u8 rounding; /* enum fpisa_rounding */
 			__u8 pipeline; /* enum fpisa_pipeline */
@@ -200,9 +202,10 @@ _Static_assert(sizeof(struct fpisa_slot) == 64, "slot layout");
  */
 #define FPISA_GENERATIONS_S 64
 
-/* Settings net.ipv4.conf.lo.* that a job may need to be switched on (user/datapath/routes.c) */
+/* Settings net.ipv4.conf.lo.* and net.ipv6.conf.lo.forwarding that a job may need to be switched on (user/datapath/routes.c) */
 enum fpisa_lo {
 	FPISA_LO_FORWARDING,
+	FPISA_LO_FORWARDING6,
 	FPISA_LO_ACCEPT_LOCAL,
 	FPISA_LO_SETTINGS,
 };

@@ -50,12 +50,12 @@ static __always_inline int fpisa_part_valid(__u16 part, const struct fpisa_job *
 /* Check an ADD as fpisa_check_add() does, in a job of leaves. */
 static __always_inline enum fpisa_verdict fpisa_check_partial(const struct fpisa_hdr *h, __u32 payload,
 							      const struct fpisa_job *job,
-							      const struct fpisa_session *session, __be32 saddr,
-							      __be16 sport)
+							      const struct fpisa_session *session,
+							      const struct fpisa_address *from, __be16 sport)
 {
 	__u32 values = fpisa_payload_bytes(fpisa_format_of(job->format), h->count), planes = h->count * 4;
 	int right = payload == (h->reason & FPISA_PART_VALUES ? values : planes);
-	enum fpisa_verdict v = fpisa_check_contribution(h, right, job, session, saddr, sport);
+	enum fpisa_verdict v = fpisa_check_contribution(h, right, job, session, from, sport);
 
 	if (v != FPISA_V_ok && v != FPISA_V_length)
 		return v;

@@ -55,7 +55,7 @@
 	X(unresolved, PASS,                                                                                                 \
 	  "HELLO of a rank whose link-layer address the kernel does not know yet; passed to the kernel, which asks for it") \
 	X(forwarding, DROP,                                                                                                 \
-	  "the route to a HELLO's rank may not be looked up; sysctl -w net.ipv4.conf.lo.forwarding=1")                      \
+	  "the route to a HELLO's rank may not be looked up; sysctl -w net.ipv4.conf.lo.forwarding=1, or net.ipv6.conf")    \
 	X(pipeline, DROP,                                                                                                   \
 	  "a program of the pipeline and its substitute are missing, so the round is lost; fpisa upgrade restores them")    \
 	X(rows_taken, REPLY, "rows of a query all pruned or added to its table, acknowledged")                              \
@@ -82,7 +82,8 @@
 	X(hello_up, REPLY, "HELLO of a leaf sent to its parent, because all its ranks wait")                                \
 	X(no_parent, DROP,                                                                                                  \
 	  "no route to a leaf's parent, or its link-layer address is not known; see ip route, ip neigh")                    \
-	X(no_room, DROP, "the driver leaves no room behind a frame for a partial sum or its result; try native mode")
+	X(no_room, DROP, "the driver leaves no room behind a frame for a partial sum or its result; try native mode")       \
+	X(extension, PASS, "IPv6 extension header, such as a fragment's; passed to the stack")
 
 enum fpisa_verdict {
 #define X(name, class, text) FPISA_V_##name,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The format of frames. A frame consists of Ethernet, IPv4 without options, UDP, an FPISA header of 76 bytes and a
- * payload. doc/wire.md describes every byte for writers of clients. The datapath and the library compile this file.
+ * The format of frames. A frame consists of Ethernet, IPv4 without options or IPv6 without extension headers, UDP, an
+ * FPISA header of 76 bytes and a payload. doc/wire.md describes every byte for writers of clients. The datapath and the library compile this
+ * file.
  *
  * Every field is little-endian, except the addresses in WELCOME. A reply reuses the frame that caused it, so requests
  * and replies share one header.
@@ -9,6 +10,7 @@
 #ifndef FPISA_WIRE_H
 #define FPISA_WIRE_H
 
+#include "address.h"
 #include "block.h"
 
 #define FPISA_MAGIC 0x5046 /* the bytes 'F' 'P' */
@@ -137,14 +139,14 @@ struct fpisa_hello {
 	__u8 pipeline;			/* 13 enum fpisa_pipeline */
 	__u8 clz;			/* 14 enum fpisa_clz */
 	__u8 fanout;			/* 15 enum fpisa_fanout */
-	__be32 group;			/* 16 IPv4 multicast address of the results; 0 for unicast */
-	__be32 address;			/* 20 IPv4 source of every reply */
+	__be32 group;			/* 16 multicast address of the results, IPv6: its last 4 bytes; 0 for unicast */
+	__be32 address;			/* 20 source of every reply; 0 over IPv6: the destination of the HELLO */
 	__le64 live;			/* 24 live ranks, for which rounds wait */
 	__u8 flags;			/* 32 FPISA_JOB_* of job.h */
 	__u8 ports;			/* 33 K: the job's UDP ports at the aggregator, a power of two; 0: 1 */
 	__u8 reserved[2];		/* 34 zero */
 	struct fpisa_job_faults faults; /* 36 for tests */
-	__u8 zero[12];			/* 52 zero */
+	__u8 group_high[12];		/* 52 IPv6: the first 12 bytes of the multicast address; else zero */
 	__le64 proof;	/* 64 proof that the sender knows the job's token (tag.h); 0 if the job has none */
 	__le64 results; /* 72 the `secret` of results, or a number from which the key of their tags is derived */
 } __attribute__((packed, aligned(4)));
@@ -168,13 +170,14 @@ struct fpisa_query_welcome {
 #define FPISA_VLAN_LEN 4 /* size of a VLAN tag, between the Ethernet addresses and the EtherType */
 #define FPISA_MAX_VLAN 4094
 #define FPISA_IP_LEN 20
+#define FPISA_IPV6_LEN 40
 #define FPISA_UDP_LEN 8
 #define FPISA_HDR_LEN 76
 #define FPISA_OFFSET (FPISA_ETH_LEN + FPISA_IP_LEN + FPISA_UDP_LEN) /* offset of the header in the frame */
 #define FPISA_PAYLOAD_OFFSET (FPISA_OFFSET + FPISA_HDR_LEN)
 
 /*
- * The ECN field of IPv4's tos byte (RFC 3168). Senders set ECT0 to permit congestion marks, and a router sets CE to
+ * The ECN field of IPv4's tos byte and IPv6's traffic class (RFC 3168). Senders set ECT0 to permit congestion marks, and a router sets CE to
  * mark a frame.
  */
 #define FPISA_ECN_MASK 3
@@ -193,7 +196,9 @@ struct fpisa_query_welcome {
 
 _Static_assert(sizeof(struct fpisa_hdr) == FPISA_HDR_LEN, "header layout");
 _Static_assert(sizeof(struct fpisa_hello) == 80, "HELLO layout");
-_Static_assert(FPISA_PAYLOAD_OFFSET + FPISA_MAX_PAYLOAD <= FPISA_MAX_FRAME, "a frame fits one XDP buffer");
+_Static_assert(FPISA_PAYLOAD_OFFSET + FPISA_IPV6_LEN - FPISA_IP_LEN + FPISA_VLAN_LEN + FPISA_MAX_PAYLOAD <=
+		       FPISA_MAX_FRAME,
+	       "a frame fits one XDP buffer");
 _Static_assert(FPISA_PAYLOAD_OFFSET + FPISA_MAX_PAYLOAD + FPISA_BLOCK * 4 > FPISA_MAX_FRAME, "no block is wasted");
 _Static_assert(FPISA_MAX_ELEMENTS < 1 << 16, "event counts are 16 bits wide");
 _Static_assert((FPISA_PAYLOAD_OFFSET + 2) % 8 == 0, "payload aligned where frames start at NET_IP_ALIGN");

@@ -52,7 +52,7 @@ static struct target *target_of(uint32_t id)
 
 static bool goes_to(const struct target *t)
 {
-	return !memcmp(a.in.data + 30, &t->job.address, 4);
+	return !memcmp(a.in.data + 30, &t->job.address.w[3], 4);
 }
 
 /*
@@ -82,9 +82,11 @@ static void expect_of_job(uint32_t payload)
 {
 	const struct fpisa_counters before = a.t->soft.counters, *after = &a.t->soft.counters;
 	struct fpisa_rank from;
+	__be32 address;
 	uint8_t op;
 
-	memcpy(&from.addr, a.in.data + 26, 4);
+	memcpy(&address, a.in.data + 26, 4);
+	from.addr = fpisa_ipv4(address);
 	memcpy(&from.port, a.in.data + 34, 2);
 	memcpy(a.reply.bytes, a.in.data + FPISA_OFFSET, FPISA_HDR_LEN + payload);
 	a.reply_len = FPISA_HDR_LEN + payload;
@@ -93,7 +95,7 @@ static void expect_of_job(uint32_t payload)
 		a.key = (int)a.reply.hdr.slot;
 	op = a.reply.hdr.op;
 	a.t->soft.next_generation = targets_control->next_generation;
-	a.verdict = fpisa_soft_frame(&a.t->soft, from.addr, from.port, headers_be16(&a.in, 36) - FPISA_PORT,
+	a.verdict = fpisa_soft_frame(&a.t->soft, &from.addr, from.port, headers_be16(&a.in, 36) - FPISA_PORT,
 				     (a.in.data[15] & 3) == 3, a.reply.bytes, &a.reply_len, &a.to);
 	/* Each add that rounds or overwrites discards one magnitude. The histogram does not count squares. */
 	if (a.t->job.flags & FPISA_JOB_HISTOGRAM && op != FPISA_OP_NORM)
@@ -163,7 +165,7 @@ static void check_reply(void)
 	memcpy(want, a.in.data + 6, 6);
 	memcpy(want + 6, a.in.data, 6);
 	if (all) {
-		const uint8_t *g = (const uint8_t *)&j->group;
+		const uint8_t *g = &j->group.b[12];
 
 		memcpy(want, (uint8_t[]){1, 0, 0x5e, g[1] & 0x7f, g[2], g[3]}, 6);
 	}
@@ -174,8 +176,8 @@ static void check_reply(void)
 	want[21] = 0;
 	want[22] = 64;
 	memcpy(want + 24, a.out.data + 24, 2);
-	memcpy(want + 26, &j->address, 4);
-	memcpy(want + 30, all ? (const uint8_t *)&j->group : a.in.data + 26, 4);
+	memcpy(want + 26, &j->address.w[3], 4);
+	memcpy(want + 30, all ? &j->group.b[12] : a.in.data + 26, 4);
 	memcpy(want + 34, (uint8_t[]){FPISA_PORT >> 8, FPISA_PORT & 0xff}, 2);
 	memcpy(want + 36, all ? (const uint8_t *)&j->group_port : a.in.data + 34, 2);
 	want[38] = (uint8_t)((len - 34) >> 8);
@@ -204,7 +206,7 @@ static void check_peer(void)
 	__u64 newest = 0;
 
 	for (uint32_t r = 0; r < a.t->job.workers; r++)
-		if (!memcmp(&a.t->job.rank[r].addr, a.in.data + 26, 4) &&
+		if (!memcmp(&a.t->job.rank[r].addr.w[3], a.in.data + 26, 4) &&
 		    !memcmp(&a.t->job.rank[r].port, a.in.data + 34, 2))
 			p = &a.t->peer[r], newest = a.t->session->incarnation[r];
 	if (h->aux == newest && (!p || memcmp(p->mac, a.in.data + 6, 6) || memcmp(p->local_mac, a.in.data, 6)))

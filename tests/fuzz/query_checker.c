@@ -151,21 +151,23 @@ static enum fpisa_verdict checks(const struct target *t, const struct fpisa_hdr 
 {
 	struct fpisa_session s = {.generation = t->q.epoch};
 	enum fpisa_verdict v = fpisa_check_type(in);
+	struct fpisa_address at;
 	__be16 port;
 	__be32 from;
 
 	for (uint32_t r = 0; r <= WORKERS; r++)
 		s.secret[r] = cookie(t, r);
 	memcpy(&from, a.in.data + 26, sizeof(from));
+	at = fpisa_ipv4(from);
 	memcpy(&port, a.in.data + 34, sizeof(port));
 	if (v == FPISA_V_ok) /* the frame is not for a query: the entry program checks it */
-		v = fpisa_check_add(in, a.payload, &t->q.job, &s, from, port);
+		v = fpisa_check_add(in, a.payload, &t->q.job, &s, &at, port);
 	else if (v != FPISA_V_type)
 		return v;
 	else if (a.payload % FPISA_QUERY_PAD)
 		v = FPISA_V_length;
 	else
-		v = fpisa_check_member(in, &t->q.job, &s, from, port);
+		v = fpisa_check_member(in, &t->q.job, &s, &at, port);
 	if (v == FPISA_V_ok)
 		v = fpisa_check_query(in, a.payload, &t->q.job, &t->q.config);
 	if (v == FPISA_V_ok && headers_be16(&a.in, 36) != FPISA_PORT)
@@ -194,7 +196,7 @@ bool checker_expect(void)
 	}
 	if (bare.len >= FPISA_PAYLOAD_OFFSET)
 		a.t = target_of(harness_hdr(&bare)->job);
-	for_us = !memcmp(bare.data + 30, &target[0].q.job.address, 4);
+	for_us = !memcmp(bare.data + 30, &target[0].q.job.address.w[3], 4);
 	a.verdict = headers_verdict(&bare, for_us, 0, &a.payload);
 	if (a.verdict != FPISA_V_not_ours && a.verdict != FPISA_V_wrong_destination) {
 		/* No query in this program has a VLAN. */
@@ -233,14 +235,14 @@ bool checker_expect(void)
 
 static void check_reply(void)
 {
-	const uint8_t *from = (const uint8_t *)&a.t->q.job.address, *to = a.in.data + 26, *port = a.in.data + 34;
+	const uint8_t *from = &a.t->q.job.address.b[12], *to = a.in.data + 26, *port = a.in.data + 34;
 	uint8_t macs[12];
 
 	memcpy(macs, a.in.data + 6, 6);
 	memcpy(macs + 6, a.in.data, 6);
 	if (a.to != SENDER) {
 		memcpy(macs, (uint8_t[]){2, 0, 0, 0, 1, (uint8_t)a.to, 2, 0, 0, 0, 0, 0xfe}, sizeof(macs));
-		to = (const uint8_t *)&a.t->q.job.rank[a.to].addr;
+		to = &a.t->q.job.rank[a.to].addr.b[12];
 		port = (const uint8_t *)&a.t->q.job.rank[a.to].port;
 	}
 	a.reply.hdr.checksum = frame_checksum(&a.reply.hdr, a.reply.payload, a.payload);

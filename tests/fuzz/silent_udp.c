@@ -40,21 +40,21 @@ static void end(struct fpisa_transport *t)
 	free(t);
 }
 
-int fpisa_udp_open_beside(struct fpisa_transport **t, struct fpisa_transport *first, uint32_t address, uint16_t port,
-			  uint16_t local_port)
+int fpisa_udp_open_beside(struct fpisa_transport **t, struct fpisa_transport *first,
+			  const struct fpisa_address *address, uint16_t port, uint16_t local_port)
 {
 	(void)first;
 	return fpisa_udp_open(t, address, port, local_port);
 }
 
-int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port)
+int fpisa_udp_open(struct fpisa_transport **t, const struct fpisa_address *address, uint16_t port, uint16_t local_port)
 {
 	static const struct fpisa_transport_ops ops = {
 		.send = leave, .receive = hear, .joined = joined, .fds = fds, .close = end};
 
 	(void)port;
 	(void)local_port;
-	if (!address)
+	if (!fpisa_is_address(address))
 		return fpisa_fail(-1, "no address");
 	*t = calloc(1, sizeof(**t));
 	if (!*t)

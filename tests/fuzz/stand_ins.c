@@ -13,6 +13,7 @@
 #include "host/route.h"
 #include "host/stack.h"
 #include "host/veth.h"
+#include "lib/base/address.h"
 #include "stand_ins.h"
 
 bool stand_in_opens;
@@ -47,9 +48,9 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	CHECK(j->window && !(j->window & (j->window - 1)) && j->window <= FPISA_MAX_WINDOW);
 	CHECK(j->format && j->format < FPISA_FORMAT_END && j->mode && j->mode < FPISA_MODE_END);
 	CHECK(j->pipeline && j->clz && j->fanout && j->rounding);
-	CHECK((j->fanout == FPISA_FANOUT_MULTICAST) == IN_MULTICAST(ntohl(j->group)));
+	CHECK((j->fanout == FPISA_FANOUT_MULTICAST) == fpisa_is_multicast(&j->group));
 	for (__u32 r = 0; r < j->workers; r++)
-		CHECK(j->rank[r].addr && j->rank[r].port && ifindex[r]);
+		CHECK(fpisa_is_address(&j->rank[r].addr) && j->rank[r].port && ifindex[r]);
 	return -ENOENT;
 }
 
@@ -92,10 +93,13 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 	return -ENOENT;
 }
 
-int route_get(__be32 to, __be32 from, __u32 ifindex, struct route *r)
+int route_get(struct fpisa_address address, struct fpisa_address from, __u32 ifindex, struct route *r)
 {
+	const __u32 to = address.w[3];
+
 	(void)from;
-	*r = (struct route){.ifindex = ifindex ?: 1 + to % 3, .source = htonl(to % 7), .local = to % 11 == 0};
+	*r = (struct route){.ifindex = ifindex ?: 1 + to % 3, .source = address, .local = to % 11 == 0};
+	r->source.w[3] = htonl(to % 7);
 	return to % 5 ? 0 : -ENETUNREACH;
 }
 
@@ -156,7 +160,7 @@ NOTHING(bool, link_native, const struct link *l)
 NOTHING(bool, link_ethernet, const struct link *l)
 NOTHING(bool, link_vrf, const struct link *l)
 NOTHING(bool, link_answered_below, const struct link *l)
-NOTHING(bool, address_here, __be32 address, __u32 *vrf)
+NOTHING(bool, address_here, struct fpisa_address address, __u32 *vrf)
 NOTHING(bool, datapath_stacked, const struct datapath *dp, __u32 ifindex, bool up, struct datapath_interface *i)
 NOTHING_AT_ALL(veth_look, const struct link *l, struct veth_peer *p)
 NOTHING_AT_ALL(veth_warn, const struct link *l, const struct veth_peer *p)

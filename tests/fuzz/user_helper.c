@@ -117,7 +117,7 @@ int datapath_job_add(struct datapath *dp, __u32 n, struct fpisa_job *j, const __
 	CHECK(j->workers && j->workers <= w.policy->size && j->token && j->token != TOKEN);
 	CHECK(w.policy->formats >> j->format & 1 && w.policy->modes >> j->mode & 1);
 	for (__u32 r = 0; r < j->workers; r++)
-		CHECK(manager_network_allowed(w.policy, j->rank[r].addr));
+		CHECK(manager_network_allowed(w.policy, j->rank[r].addr.w[3]));
 	if (in.left && input_byte(&in) == 0xff)
 		return -EEXIST;
 	jobs[n] = *j;
@@ -174,10 +174,10 @@ int datapath_aggregator_put(const struct datapath_groups *g, __u32 place, const 
 	return 0;
 }
 
-bool address_here(__be32 address, __u32 *vrf)
+bool address_here(struct fpisa_address address, __u32 *vrf)
 {
 	*vrf = 0;
-	return address & 1;
+	return address.w[3] & 1;
 }
 
 int datapath_check_pinned(const struct datapath *dp)
@@ -202,7 +202,8 @@ int datapath_groups_count(const struct datapath_groups *g, const struct manager_
 int job_spec_resolve(struct job_spec *s, __u32 n)
 {
 	CHECK(n < FPISA_MAX_JOBS);
-	s->job.address = s->job.address ?: htonl(0x0a000001);
+	if (!fpisa_is_address(&s->job.address))
+		s->job.address = fpisa_ipv4(htonl(0x0a000001));
 	return s->job.elements > 256 ? -EMSGSIZE : 0;
 }
 

@@ -63,7 +63,7 @@ uint64_t fpisa_missing(const struct fpisa *f)
 
 int fpisa_hold_bind(struct fpisa *f, const struct fpisa_aggregator *a, uint16_t local_port)
 {
-	CHECK(a->address.s_addr && a->port && local_port && !is[number_of(f)].joined);
+	CHECK(fpisa_is_address(&a->address) && a->port && local_port && !is[number_of(f)].joined);
 	is[number_of(f)].bound = !bind_error;
 	return bind_error ? fpisa_fail(bind_error, "no socket") : 0;
 }

@@ -112,14 +112,14 @@ int timerfd_settime(int fd, int flags, const struct itimerspec *at, struct itime
 }
 
 /* Open a transport in place of user/lib/transport/udp.c, which is not linked. */
-int fpisa_udp_open_beside(struct fpisa_transport **t, struct fpisa_transport *first, uint32_t address, uint16_t port,
-			  uint16_t local_port)
+int fpisa_udp_open_beside(struct fpisa_transport **t, struct fpisa_transport *first,
+			  const struct fpisa_address *address, uint16_t port, uint16_t local_port)
 {
 	(void)first;
 	return fpisa_udp_open(t, address, port, local_port);
 }
 
-int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port)
+int fpisa_udp_open(struct fpisa_transport **t, const struct fpisa_address *address, uint16_t port, uint16_t local_port)
 {
 	(void)t;
 	(void)address;

@@ -35,6 +35,7 @@ PIN = BPFFS + "/fpisa"		     # used by `fpisa load`
 IP_PIN = BPFFS + "/xdp/globals"	     # used by iproute2
 PORT = 18000
 ADDRESS = "10.99.0.1"
+ADDRESS6 = "2001:db8:99::1"
 MTU = 1500
 SLOW = float(os.environ.get("FPISA_SLOW", "1"))  # factor for time limits, for slow machines such as an emulated one
 COMMAND_S = 60 * SLOW
@@ -155,8 +156,8 @@ class Netns:
         for c in commands:
             self.run("ip", *c.split())
 
-    def sysctl(self, name, value):
-        with self.entered(), open("/proc/sys/net/ipv4/" + name, "w") as f:
+    def sysctl(self, name, value, family="ipv4"):
+        with self.entered(), open(f"/proc/sys/net/{family}/{name}", "w") as f:
             f.write(str(value))
 
     def udp_counters(self):
@@ -201,19 +202,22 @@ class Lab:
     """An aggregator and n workers
 
     star: each worker has a subnet of its own and a veth pair, p0.. at the aggregator and eth0 at the worker. bridge: all workers share the
-    port p0. queues: the number of a worker's receive queues. Frames that CPU n sends arrive on queue n. load() shares a datapath with other
-    tests (shared.py), if possible.
+    port p0. queues: the number of a worker's receive queues. Frames that CPU n sends arrive on queue n. ipv6: all addresses are IPv6
+    addresses instead of IPv4 addresses. load() shares a datapath with other tests (shared.py), if possible.
     """
 
     shared = None
+    ipv6, address = False, ADDRESS
 
-    def __init__(self, workers=2, mtu=MTU, bridge=False, rp_filter=None, queues=1):
+    def __init__(self, workers=2, mtu=MTU, bridge=False, rp_filter=None, queues=1, ipv6=False):
         self.spaces = []
+        self.ipv6 = ipv6
+        self.address = ADDRESS6 if ipv6 else ADDRESS
         self.agg = self.netns()
         self.worker = [self.netns() for _ in range(workers)]
-        self.addresses = [f"10.99.{1 if bridge else r + 1}.{r + 2}" for r in range(workers)]
+        self.addresses = [self.host(1 if bridge else r + 1, r + 2) for r in range(workers)]
         self.ports = ["p0"] if bridge else [f"p{r}" for r in range(workers)]
-        self.agg.ip(f"addr add {ADDRESS}/32 dev lo")
+        self.agg.ip(f"addr add {self.address}/{128 if ipv6 else 32} dev lo")
         middle = self.bridge(mtu) if bridge else self.agg
         for r, w in enumerate(self.worker):
             self.connect(r, w, middle, mtu, bridge, queues)
@@ -224,14 +228,24 @@ class Lab:
     def netns(self):
         ns = Netns()
         self.spaces.append(ns)
+        if self.ipv6:  # addresses can be used at once
+            ns.sysctl("conf/all/accept_dad", 0, family="ipv6")
+            ns.sysctl("conf/default/accept_dad", 0, family="ipv6")
         return ns
+
+    def host(self, network, number):
+        return f"2001:db8:99:{network:x}::{number:x}" if self.ipv6 else f"10.99.{network}.{number}"
+
+    def network(self, network, number):
+        """Return that host's address with the length of its network's prefix."""
+        return f"{self.host(network, number)}/{64 if self.ipv6 else 24}"
 
     def bridge(self, mtu):
         switch = self.netns()
         switch.ip("link add br0 type bridge mcast_snooping 0 forward_delay 0 stp_state 0",
                   f"link add uplink mtu {mtu} type veth peer name p0 mtu {mtu} netns {self.agg.path}",
                   "link set uplink master br0", "link set uplink up", "link set br0 up")
-        self.agg.ip("addr add 10.99.1.1/24 dev p0", "link set p0 up")
+        self.agg.ip(f"addr add {self.network(1, 1)} dev p0", "link set p0 up")
         switch.gro_on("uplink")
         return switch
 
@@ -241,11 +255,11 @@ class Lab:
         if bridge:
             middle.ip(f"link set p{rank} master br0")
         else:
-            middle.ip(f"addr add 10.99.{rank + 1}.1/24 dev p{rank}")
+            middle.ip(f"addr add {self.network(rank + 1, 1)} dev p{rank}")
         middle.ip(f"link set p{rank} up")
-        gateway = self.addresses[rank].rsplit(".", 1)[0] + ".1"
-        w.ip(f"addr add {self.addresses[rank]}/24 dev eth0", "link set eth0 up",
-             f"route add {ADDRESS} via {gateway}")
+        network = 1 if bridge else rank + 1
+        w.ip(f"addr add {self.network(network, rank + 2)} dev eth0", "link set eth0 up",
+             f"route add {self.address} via {self.host(network, 1)}")
         w.gro_on("eth0")
         if queues > 1:
             w.run("ethtool", "-L", "eth0", "rx", queues)
@@ -292,7 +306,7 @@ class Lab:
             load()
 
     def add_job(self, job, *options, workers=None):
-        self.fpisa("job", "add", job, "--workers", ",".join(workers or self.addresses), "--address", ADDRESS,
+        self.fpisa("job", "add", job, "--workers", ",".join(workers or self.addresses), "--address", self.address,
                    *options)
 
     def bpftool(self, *argv):
@@ -322,10 +336,10 @@ class Lab:
 
     # -- workers ----------------------------------------------------------
 
-    def start(self, rank, job, *steps, address=ADDRESS, cpu=None, **options):
+    def start(self, rank, job, *steps, address=None, cpu=None, **options):
         """Start a worker process. read_answers() reads its output."""
         plan = json.dumps({"options": options, "steps": steps, **({} if cpu is None else {"cpu": cpu})})
-        return self.worker[rank].spawn(sys.executable, "-B", WORKER, LIBRARY, address, job, plan)
+        return self.worker[rank].spawn(sys.executable, "-B", WORKER, LIBRARY, address or self.address, job, plan)
 
     def work(self, job, *steps, ranks=None, timeout_s=COMMAND_S, **options):
         """Run workers of all ranks to their end. Return their answers to the steps."""

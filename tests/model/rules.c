@@ -58,7 +58,7 @@ static struct fpisa_job job_of(__u32 workers, __u32 window, __u64 live)
 				.format = FPISA_FORMAT_FP32};
 
 	for (__u32 i = 0; i < workers; i++)
-		job.rank[i].addr = i + 1;
+		job.rank[i].addr = fpisa_ipv4(i + 1);
 	return job;
 }
 
@@ -89,6 +89,7 @@ int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u
 			      .secret = SECRET,
 			      .call = CALL};
 	struct fpisa_session session = {.generation = current};
+	const struct fpisa_address from = fpisa_ipv4(rank + 1);
 	struct fpisa_claim claim;
 	enum fpisa_verdict v;
 	struct fpisa_slot s;
@@ -96,7 +97,7 @@ int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u
 	int step;
 
 	session.secret[rank] = SECRET;
-	v = fpisa_check_add(&h, COUNT * 4, &job, &session, rank + 1, 0);
+	v = fpisa_check_add(&h, COUNT * 4, &job, &session, &from, 0);
 	if (v != FPISA_V_ok)
 		return -(int)v;
 	if (broken)
@@ -148,6 +149,7 @@ int rules_part(struct rules_slot *r, __u64 *x, __u32 workers, __u32 window, __u3
 			      .contributors = (__u16)contributors,
 			      .reason = (__u16)(plane | parts << FPISA_PART_COUNT_SHIFT)};
 	struct fpisa_session session = {.generation = 1};
+	const struct fpisa_address from = fpisa_ipv4(rank + 1);
 	struct fpisa_partials partials = {.torn = x[0], .contributors = (__u32)x[1]};
 	struct fpisa_claim claim;
 	enum fpisa_verdict v;
@@ -161,7 +163,7 @@ int rules_part(struct rules_slot *r, __u64 *x, __u32 workers, __u32 window, __u3
 	for (__u32 i = 0; i < workers; i++)
 		partials.in[i].low = x[2 + i];
 	session.secret[rank] = SECRET;
-	v = fpisa_check_partial(&h, COUNT * 4, &job, &session, rank + 1, 0);
+	v = fpisa_check_partial(&h, COUNT * 4, &job, &session, &from, 0);
 	if (v != FPISA_V_ok)
 		return -(int)v;
 	if (broken)
@@ -213,15 +215,16 @@ int rules_join(__u64 *joining, __u64 *members, __u32 *generation, __u32 *next, _
 	struct fpisa_job job = {.workers = workers, .live = live, .token = TOKEN, .key = {1, 2}};
 	struct fpisa_hdr h = {.type = FPISA_TYPE_HELLO, .aux = incarnation};
 	struct fpisa_hello p = {.proof = TOKEN};
+	const struct fpisa_address from = fpisa_ipv4(rank + 1);
 	__u32 listed;
 
 	for (__u32 i = 0; i < workers; i++) {
-		job.rank[i].addr = i + 1;
+		job.rank[i].addr = fpisa_ipv4(i + 1);
 		s.incarnation[i] = incarnations[i];
 	}
 	h.secret = fpisa_cookie(&job.key, rank, incarnation);
 	h.checksum = fpisa_hello_sum(&h, &p);
-	if (fpisa_check_hello(&h, &p, sizeof(p), &job, rank + 1, 0, &listed) != FPISA_V_ok ||
+	if (fpisa_check_hello(&h, &p, sizeof(p), &job, &from, 0, &listed) != FPISA_V_ok ||
 	    fpisa_challenge(&h, &p, fpisa_cookie(&job.key, listed, h.aux)) != FPISA_V_ok)
 		return 0;
 	fpisa_welcome(&h, &p, &job, &s, listed, live, next);

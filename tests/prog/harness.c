@@ -217,8 +217,8 @@ void harness_job(struct harness *h, uint32_t id, struct fpisa_job *j)
 	j->active = 1;
 	j->workers = j->workers ? j->workers : 2;
 	j->live = j->live ? j->live : j->workers == 64 ? ~0ull : (1ull << j->workers) - 1;
-	j->address = htonl(HARNESS_AGGREGATOR);
-	j->group = htonl(0xef464600u + id);
+	j->address = fpisa_ipv4(htonl(HARNESS_AGGREGATOR));
+	j->group = fpisa_ipv4(htonl(0xef464600u + id));
 	j->group_port = htons(FPISA_PORT);
 	j->elements = j->elements ? j->elements : FPISA_DEFAULT_ELEMENTS;
 	j->window = j->window ? j->window : 4;
@@ -233,7 +233,7 @@ void harness_job(struct harness *h, uint32_t id, struct fpisa_job *j)
 	if (j->family && !h->family[j->family])
 		load_family(h, j->family);
 	for (uint32_t r = 0; r < j->workers; r++) {
-		j->rank[r].addr = htonl(HARNESS_WORKER(r));
+		j->rank[r].addr = fpisa_ipv4(htonl(HARNESS_WORKER(r)));
 		j->rank[r].port = htons(FPISA_PORT);
 		j->rank[r].given = 1;
 	}
@@ -296,16 +296,26 @@ bool harness_checksums_right(const struct frame *f)
 			    h->type == FPISA_TYPE_ERROR ? h->bitmap : fpisa_cookie(&j->key, rank, HARNESS_INCARNATION));
 }
 
+bool harness_is_ipv6(const struct frame *f)
+{
+	return f->data[12] == 0x86 && f->data[13] == 0xdd;
+}
+
+static const uint8_t *udp_of(const struct frame *f)
+{
+	return f->data + FPISA_ETH_LEN + (harness_is_ipv6(f) ? FPISA_IPV6_LEN : FPISA_IP_LEN);
+}
+
 /*
  * Compute the checksum as the RFCs describe it, over bytes in network order of the pseudo header and the whole
  * datagram.
  */
 uint16_t harness_udp_checksum(const struct frame *f)
 {
-	const uint8_t *ip = f->data + FPISA_ETH_LEN, *udp = ip + FPISA_IP_LEN;
+	const uint8_t *ip = f->data + FPISA_ETH_LEN, *udp = udp_of(f);
 	uint32_t len = (uint32_t)udp[4] << 8 | udp[5], sum = IPPROTO_UDP + len;
 
-	for (uint32_t i = 12; i < 20; i += 2)
+	for (uint32_t i = harness_is_ipv6(f) ? 8 : 12; i < udp - ip; i += 2)
 		sum += (uint32_t)ip[i] << 8 | ip[i + 1];
 	for (uint32_t i = 0; i < len; i++)
 		if (i != 6 && i != 7)
@@ -317,10 +327,9 @@ uint16_t harness_udp_checksum(const struct frame *f)
 
 bool harness_udp_checksum_right(const struct frame *f)
 {
-	const uint8_t *udp = f->data + FPISA_ETH_LEN + FPISA_IP_LEN;
+	const uint8_t *udp = udp_of(f);
 
-	return f->len >= FPISA_PAYLOAD_OFFSET &&
-	       f->len >= FPISA_ETH_LEN + FPISA_IP_LEN + ((uint32_t)udp[4] << 8 | udp[5]) &&
+	return f->len >= FPISA_PAYLOAD_OFFSET && f->len >= udp - f->data + ((uint32_t)udp[4] << 8 | udp[5]) &&
 	       harness_udp_checksum(f) == ((uint32_t)udp[6] << 8 | udp[7]);
 }
 

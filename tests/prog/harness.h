@@ -85,7 +85,9 @@ void harness_tag(struct frame *f, uint16_t type, uint16_t id);
 void harness_set_checksums(struct frame *f);
 bool harness_checksums_right(const struct frame *f);
 
-/* Return the right UDP checksum by RFC 768 and 1071, never 0. Return whether the frame has this checksum. */
+bool harness_is_ipv6(const struct frame *f);
+
+/* Return the right UDP checksum by RFC 768, 1071 and 8200, never 0. Return whether the frame has this checksum. */
 uint16_t harness_udp_checksum(const struct frame *f);
 bool harness_udp_checksum_right(const struct frame *f);
 

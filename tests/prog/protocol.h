@@ -105,8 +105,8 @@ static inline void check_reply(struct frame *f, const struct fpisa_job *j, uint3
 	memcpy(&dport, f->data + 36, 2);
 	memcpy(&udp_len, f->data + 38, 2);
 	memcpy(&ip_len, f->data + 16, 2);
-	assert_int_equal(saddr, j->address);
-	assert_int_equal(daddr, j->rank[rank].addr);
+	assert_int_equal(saddr, j->address.w[3]);
+	assert_int_equal(daddr, j->rank[rank].addr.w[3]);
 	assert_int_equal(sport, htons(FPISA_PORT));
 	assert_int_equal(dport, j->rank[rank].port);
 	assert_true(harness_udp_checksum_right(f));

@@ -164,7 +164,7 @@ static struct fpisa_job make(struct frame *copy)
 
 	harness_job(harness, JOB, &j);
 	j.fanout = FPISA_FANOUT_UNICAST;
-	j.group = 0;
+	j.group = FPISA_NO_ADDRESS;
 	assert_int_equal(bpf_map_update_elem(bpf_map__fd(harness->skel->maps.fpisa_jobs), &id, &j, BPF_ANY), 0);
 	for (uint32_t r = 0; r < j.workers; r++) {
 		struct fpisa_peer peer = {.mac = {2, 0, 0, 0, 7, (uint8_t)r},
@@ -198,7 +198,7 @@ static void copies_are_addressed(void **state)
 		got.len = came_out(got.data, WAIT_MS);
 		assert_int_equal(got.len, f.len);
 		assert_true(harness_checksums_right(&got) && harness_udp_checksum_right(&got));
-		assert_memory_equal(got.data + 30, &j.rank[r].addr, 4);
+		assert_memory_equal(got.data + 30, &j.rank[r].addr.w[3], 4);
 		assert_memory_equal(got.data + 36, &j.rank[r].port, 2);
 		assert_memory_equal(got.data, ((uint8_t[]){2, 0, 0, 0, 7, (uint8_t)r}), 6);
 	}
@@ -217,7 +217,7 @@ static void aim(struct frame *f, const struct fpisa_job *j)
 	for (int pass = 0; pass < 2; pass++) {
 		memcpy(harness_payload(f), &word, sizeof(word));
 		copy = *f;
-		memcpy(copy.data + 30, &j->rank[0].addr, 4);
+		memcpy(copy.data + 30, &j->rank[0].addr.w[3], 4);
 		memcpy(copy.data + 36, &j->rank[0].port, 2);
 		word = htons(harness_udp_checksum(&copy));
 	}

@@ -25,8 +25,8 @@ static void join_begins_generations(void **state)
 	assert_int_equal(p->workers, 2);
 	assert_int_equal(p->rank, 1);
 	assert_int_equal(p->live, 3);
-	assert_int_equal(p->group, j.group);
-	assert_int_equal(p->address, j.address);
+	assert_int_equal(p->group, j.group.w[3]);
+	assert_int_equal(p->address, j.address.w[3]);
 	assert_int_equal(p->mode, FPISA_MODE_FPISA);
 	/* rank 0 is new, so rank 1 has to send HELLO again, because it may have died meanwhile */
 	send_hello(&j, &f, 0, 60);

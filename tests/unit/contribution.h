@@ -24,11 +24,11 @@ static inline struct fpisa_job a_job(void)
 			      .pipeline = FPISA_PIPELINE_FUSED,
 			      .clz = FPISA_CLZ_BITS,
 			      .fanout = FPISA_FANOUT_MULTICAST,
-			      .address = 0xfe00000a,
-			      .group = 0x010000ef};
+			      .address = fpisa_ipv4(0xfe00000a),
+			      .group = fpisa_ipv4(0x010000ef)};
 
 	for (int i = 0; i < WORKERS; i++)
-		j.rank[i] = (struct fpisa_rank){.addr = addr[i], .port = port};
+		j.rank[i] = (struct fpisa_rank){.addr = fpisa_ipv4(addr[i]), .port = port};
 	return j;
 }
 

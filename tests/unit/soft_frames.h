@@ -38,14 +38,16 @@ static inline enum fpisa_verdict give(struct fpisa_soft *s, struct frame *f, uin
 {
 	uint32_t port = f->h.type == FPISA_TYPE_ADD ? fpisa_port_index(f->h.slot >> 1, s->job.window, s->job.ports) : 0;
 
-	return fpisa_soft_frame(s, htonl(10), htons((uint16_t)(from + 1)), port, 0, f, &f->len, &f->to);
+	const struct fpisa_address at = fpisa_ipv4(htonl(10));
+
+	return fpisa_soft_frame(s, &at, htons((uint16_t)(from + 1)), port, 0, f, &f->len, &f->to);
 }
 
 /* List rank i as port i + 1 of one address. */
 static inline void list_ranks(struct fpisa_soft *s)
 {
 	for (uint32_t i = 0; i < s->job.workers; i++)
-		s->job.rank[i] = (struct fpisa_rank){.addr = htonl(10), .port = htons((uint16_t)(i + 1))};
+		s->job.rank[i] = (struct fpisa_rank){.addr = fpisa_ipv4(htonl(10)), .port = htons((uint16_t)(i + 1))};
 }
 
 /* Make a HELLO of rank `rank`, with its cookie. */

@@ -33,16 +33,18 @@ static void test_check_type(void **state)
 }
 
 /* Change one field of a valid ADD and expect this verdict. */
-#define ADD(verdict, ...)                                                                                       \
-	do {                                                                                                    \
-		struct fpisa_job job = a_job();                                                                 \
-		struct fpisa_hdr h = an_add();                                                                  \
-		struct fpisa_session session = {.secret = {41, 42, 43}};                                        \
-		__u32 payload = 64 * 4;                                                                         \
-		__be32 from = addr[1];                                                                          \
-		__be16 sport = port;                                                                            \
-		__VA_ARGS__;                                                                                    \
-		assert_int_equal(fpisa_check_add(&h, payload, &job, &session, from, sport), FPISA_V_##verdict); \
+#define ADD(verdict, ...)                                                                                      \
+	do {                                                                                                   \
+		struct fpisa_job job = a_job();                                                                \
+		struct fpisa_hdr h = an_add();                                                                 \
+		struct fpisa_session session = {.secret = {41, 42, 43}};                                       \
+		__u32 payload = 64 * 4;                                                                        \
+		struct fpisa_address at;                                                                       \
+		__be32 from = addr[1];                                                                         \
+		__be16 sport = port;                                                                           \
+		__VA_ARGS__;                                                                                   \
+		at = fpisa_ipv4(from);                                                                         \
+		assert_int_equal(fpisa_check_add(&h, payload, &job, &session, &at, sport), FPISA_V_##verdict); \
 	} while (0)
 
 static void test_check_add(void **state)
@@ -72,7 +74,8 @@ static void test_check_add(void **state)
 	ADD(rank, h.rank = 2);
 	ADD(rank, from = addr[0]);
 	/* The check does not read the list beyond the ranks of the job. */
-	ADD(rank, h.rank = WORKERS, from = elsewhere, job.rank[WORKERS].addr = from, job.rank[WORKERS].port = port);
+	ADD(rank, h.rank = WORKERS, from = elsewhere, job.rank[WORKERS].addr = fpisa_ipv4(from),
+	    job.rank[WORKERS].port = port);
 	ADD(unknown_peer, from = elsewhere);
 	ADD(unknown_peer, sport = port + 1);
 	ADD(unknown_peer, job.workers = 2, from = addr[2]);
@@ -126,31 +129,33 @@ static void test_check_add_last_rank(void **state)
 	job.workers = FPISA_MAX_WORKERS;
 	job.live = ~0ull;
 	for (__u32 i = 0; i < FPISA_MAX_WORKERS; i++)
-		job.rank[i] = (struct fpisa_rank){.addr = 0x0000010a + (i << 24), .port = port};
+		job.rank[i] = (struct fpisa_rank){.addr = fpisa_ipv4(0x0000010a + (i << 24)), .port = port};
 	h.rank = 63;
-	assert_int_equal(fpisa_check_add(&h, 256, &job, &session, job.rank[63].addr, port), FPISA_V_ok);
-	assert_int_equal(fpisa_check_add(&h, 256, &job, &session, job.rank[62].addr, port), FPISA_V_rank);
+	assert_int_equal(fpisa_check_add(&h, 256, &job, &session, &job.rank[63].addr, port), FPISA_V_ok);
+	assert_int_equal(fpisa_check_add(&h, 256, &job, &session, &job.rank[62].addr, port), FPISA_V_rank);
 	job.live = ~0ull >> 1;
-	assert_int_equal(fpisa_check_add(&h, 256, &job, &session, job.rank[63].addr, port), FPISA_V_not_live);
+	assert_int_equal(fpisa_check_add(&h, 256, &job, &session, &job.rank[63].addr, port), FPISA_V_not_live);
 }
 
 /* Change one field of a valid HELLO of rank 1, before or after its checksum is computed, and expect this verdict. */
-#define HELLO_OF(verdict, before, after)                                                                           \
-	do {                                                                                                       \
-		struct fpisa_job job = a_job();                                                                    \
-		struct fpisa_hdr h = {.type = FPISA_TYPE_HELLO, .aux = 1, .rank = 0xffff};                         \
-		struct fpisa_hello p = {.proof = job.token};                                                       \
-		__u32 payload = sizeof(p), rank = 99;                                                              \
-		__be32 from = addr[1];                                                                             \
-		__be16 sport = port;                                                                               \
-		before;                                                                                            \
-		h.checksum = fpisa_hello_sum(&h, &p);                                                              \
-		after;                                                                                             \
-		assert_int_equal(fpisa_check_hello(&h, &p, payload, &job, from, sport, &rank), FPISA_V_##verdict); \
-		if (FPISA_V_##verdict == FPISA_V_ok || FPISA_V_##verdict == FPISA_V_not_live)                      \
-			assert_int_equal(from, addr[rank]);                                                        \
-		else                                                                                               \
-			assert_int_equal(rank, 99);                                                                \
+#define HELLO_OF(verdict, before, after)                                                                          \
+	do {                                                                                                      \
+		struct fpisa_job job = a_job();                                                                   \
+		struct fpisa_hdr h = {.type = FPISA_TYPE_HELLO, .aux = 1, .rank = 0xffff};                        \
+		struct fpisa_hello p = {.proof = job.token};                                                      \
+		__u32 payload = sizeof(p), rank = 99;                                                             \
+		struct fpisa_address at;                                                                          \
+		__be32 from = addr[1];                                                                            \
+		__be16 sport = port;                                                                              \
+		before;                                                                                           \
+		h.checksum = fpisa_hello_sum(&h, &p);                                                             \
+		after;                                                                                            \
+		at = fpisa_ipv4(from);                                                                            \
+		assert_int_equal(fpisa_check_hello(&h, &p, payload, &job, &at, sport, &rank), FPISA_V_##verdict); \
+		if (FPISA_V_##verdict == FPISA_V_ok || FPISA_V_##verdict == FPISA_V_not_live)                     \
+			assert_int_equal(from, addr[rank]);                                                       \
+		else                                                                                              \
+			assert_int_equal(rank, 99);                                                               \
 	} while (0)
 #define HELLO(verdict, ...) HELLO_OF(verdict, (void)0, (__VA_ARGS__))
 #define HELLO_SUMMED(verdict, ...) HELLO_OF(verdict, (__VA_ARGS__), (void)0)

@@ -165,8 +165,8 @@ static void test_make_welcome(void **state)
 				      .pipeline = 1,
 				      .clz = 2,
 				      .fanout = 1,
-				      .address = 0xfe00000a,
-				      .group = 0x010000ef};
+				      .address = fpisa_ipv4(0xfe00000a),
+				      .group = fpisa_ipv4(0x010000ef)};
 	const struct fpisa_session s = {.generation = 9, .joining = 3, .incarnation = {0, 100}, .results = RESULTS};
 	struct fpisa_hdr h = {.type = FPISA_TYPE_HELLO, .secret = 42, .aux = 200};
 	struct fpisa_hello p = {.proof = 42};

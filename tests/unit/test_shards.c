@@ -464,7 +464,7 @@ static void parsing(void **state)
 
 	(void)state;
 	assert_int_equal(fpisa_parse_aggregators("10.0.0.1:5*7,10.0.0.2,10.0.0.1*100", a), 3);
-	assert_int_equal(ntohl(a[0].address.s_addr), 0x0a000001);
+	assert_int_equal(ntohl(a[0].address.w[3]), 0x0a000001);
 	assert_int_equal(a[0].port, 5);
 	assert_int_equal(a[0].weight, 7);
 	assert_int_equal(a[1].port, FPISA_PORT);

@@ -89,6 +89,7 @@ static void a_round(void **state)
 /* Check that a result reports a congestion mark on any contribution. */
 static void marks(void **state)
 {
+	const struct fpisa_address at = fpisa_ipv4(htonl(10));
 	struct fpisa_soft s;
 	struct frame f = {0};
 
@@ -98,8 +99,7 @@ static void marks(void **state)
 	for (uint32_t chunk = 0; chunk <= RANKS; chunk++) {
 		for (uint32_t rank = 0; rank < RANKS; rank++) {
 			add(&f, &s, rank, chunk);
-			fpisa_soft_frame(&s, htonl(10), htons((uint16_t)(rank + 1)), 0, rank == chunk, &f, &f.len,
-					 &f.to);
+			fpisa_soft_frame(&s, &at, htons((uint16_t)(rank + 1)), 0, rank == chunk, &f, &f.len, &f.to);
 		}
 		assert_int_equal(f.h.type, FPISA_TYPE_RESULT);
 		assert_true(intact(&f));

@@ -321,6 +321,7 @@ static void answer(struct world *w, enum place place, uint32_t leaf, const struc
 /* Deliver a frame that is in flight. Often a copy stays in flight. */
 static void deliver(struct world *w, uint32_t index)
 {
+	const struct fpisa_address at = fpisa_ipv4(htonl(10));
 	static struct flight x;
 	struct frame *f = &x.f;
 
@@ -329,12 +330,11 @@ static void deliver(struct world *w, uint32_t index)
 		memmove(&w->air[index], &w->air[--w->frames], sizeof(x));
 	switch (x.place) {
 	case TO_LEAF:
-		fpisa_soft_frame(&w->leaf[x.leaf], htonl(10), htons((uint16_t)(x.rank + 1)), x.port, 0, f, &f->len,
-				 &f->to);
+		fpisa_soft_frame(&w->leaf[x.leaf], &at, htons((uint16_t)(x.rank + 1)), x.port, 0, f, &f->len, &f->to);
 		answer(w, TO_RANK, x.leaf, f);
 		break;
 	case TO_ROOT:
-		fpisa_soft_frame(&w->root, htonl(10), htons((uint16_t)(x.leaf + 1)), x.port, 0, f, &f->len, &f->to);
+		fpisa_soft_frame(&w->root, &at, htons((uint16_t)(x.leaf + 1)), x.port, 0, f, &f->len, &f->to);
 		answer(w, FROM_ROOT, 0, f);
 		break;
 	case FROM_ROOT:

@@ -138,7 +138,7 @@ static void multicast(void **state)
 	(void)state;
 	start_server(&s, &p);
 	assert_int_equal(setsockopt(s.fd, IPPROTO_IP, IP_MULTICAST_IF, &loopback, sizeof(loopback)), 0);
-	s.soft.job.group = htonl(0xefff0001);
+	s.soft.job.group = fpisa_ipv4(htonl(0xefff0001));
 	s.soft.job.group_port = s.soft.job.rank[0].port;
 	s.soft.job.fanout = FPISA_FANOUT_MULTICAST;
 	assert_int_equal(sum_and_check(&s, p, &retransmits), 0);
@@ -243,11 +243,12 @@ static void merged_datagrams(void **state)
 	    place = bound_socket("0.0.0.0", &local_port);
 	struct sockaddr_in to = {
 		.sin_family = AF_INET, .sin_port = htons(local_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	const struct fpisa_address loopback = fpisa_ipv4(htonl(INADDR_LOOPBACK));
 	struct fpisa_transport *t = NULL;
 
 	(void)state;
 	close(place);
-	assert_int_equal(fpisa_udp_open(&t, htonl(INADDR_LOOPBACK), port, local_port), 0);
+	assert_int_equal(fpisa_udp_open(&t, &loopback, port, local_port), 0);
 	for (int round = 0; round < 300; round++) {
 		static struct sent x;
 		struct fpisa_in in[FPISA_BATCH];

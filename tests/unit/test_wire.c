@@ -77,7 +77,7 @@ static void test_hello_layout(void **state)
 	AT(fpisa_hello, faults.share[FPISA_FAULT_REORDER], 44, 2);
 	AT(fpisa_hello, faults.share[FPISA_FAULT_DELAY], 46, 2);
 	AT(fpisa_hello, faults.share[FPISA_FAULT_CORRUPT], 48, 2);
-	AT(fpisa_hello, zero, 52, 12);
+	AT(fpisa_hello, group_high, 52, 12);
 	AT(fpisa_hello, proof, 64, 8);
 	AT(fpisa_hello, results, 72, 8);
 	assert_int_equal(sizeof(struct fpisa_hello), 80);

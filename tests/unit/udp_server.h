@@ -203,6 +203,7 @@ static inline void *serve(void *arg)
 
 	while (!__atomic_load_n(&s->stop, __ATOMIC_ACQUIRE)) {
 		struct pollfd p = {.fd = s->fd, .events = POLLIN};
+		struct fpisa_address at;
 		struct sockaddr_in from;
 		ssize_t n;
 		size_t len;
@@ -218,11 +219,12 @@ static inline void *serve(void *arg)
 		if (n < 0 || (double)(test_random(&s->random) >> 11) < s->loss * 0x1p53)
 			continue;
 		len = (size_t)n;
-		v = fpisa_soft_frame(&s->soft, from.sin_addr.s_addr, from.sin_port, 0, 0, frame, &len, &to);
-		if (v == FPISA_V_result && s->soft.job.group) {
+		at = fpisa_ipv4(from.sin_addr.s_addr);
+		v = fpisa_soft_frame(&s->soft, &at, from.sin_port, 0, 0, frame, &len, &to);
+		if (v == FPISA_V_result && fpisa_is_address(&s->soft.job.group)) {
 			struct sockaddr_in group = {.sin_family = AF_INET,
 						    .sin_port = s->soft.job.group_port,
-						    .sin_addr.s_addr = s->soft.job.group};
+						    .sin_addr.s_addr = s->soft.job.group.w[3]};
 
 			send_reply(s, frame, len, &group, 0);
 			continue;
@@ -230,7 +232,7 @@ static inline void *serve(void *arg)
 		for (int rank = 0; to; rank++, to >>= 1) {
 			struct sockaddr_in worker = {.sin_family = AF_INET,
 						     .sin_port = s->soft.job.rank[rank].port,
-						     .sin_addr.s_addr = s->soft.job.rank[rank].addr};
+						     .sin_addr.s_addr = s->soft.job.rank[rank].addr.w[3]};
 
 			if (to & 1)
 				send_reply(s, frame, len, &worker, rank);
@@ -271,7 +273,7 @@ static inline void start_server(struct server *s, const struct plan *p)
 		.workers = p->workers,
 		.live = (1ull << p->workers) - 1,
 		.token = TOKEN,
-		.address = htonl(INADDR_LOOPBACK),
+		.address = fpisa_ipv4(htonl(INADDR_LOOPBACK)),
 		.elements = (uint16_t)p->elements,
 		.window = p->window,
 		.format = FPISA_FORMAT_FP32,
@@ -285,7 +287,8 @@ static inline void start_server(struct server *s, const struct plan *p)
 		port = 0;
 		s->held[i] = bound_socket("0.0.0.0", &port);
 		assert_true(s->held[i] >= 0);
-		s->soft.job.rank[i] = (struct fpisa_rank){.addr = htonl(INADDR_LOOPBACK), .port = htons(port)};
+		s->soft.job.rank[i] =
+			(struct fpisa_rank){.addr = fpisa_ipv4(htonl(INADDR_LOOPBACK)), .port = htons(port)};
 	}
 	assert_int_equal(fpisa_soft_init(&s->soft), 0);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/address.h"
 #include "options.h"
 
 const char *default_pin(void)
@@ -168,28 +169,55 @@ int parse_rate(const char *what, const char *text, double *bits)
 	return 0;
 }
 
-int parse_address(const char *what, const char *s, __be32 *out)
+int parse_address(const char *what, const char *s, struct fpisa_address *out)
 {
-	struct in_addr a;
-
-	if (inet_pton(AF_INET, s, &a) != 1)
-		return refuse(BAD_USAGE, "%s: '%s' is not an IPv4 address", what, s);
-	*out = a.s_addr;
+	if (!fpisa_address_read(s, out))
+		return refuse(BAD_USAGE, "%s: '%s' is not an IPv4 or IPv6 address", what, s);
 	return 0;
 }
 
-bool is_machine(__be32 address)
+int parse_ipv4(const char *what, const char *s, __be32 *out)
 {
-	__u32 first = ntohl(address) >> 24;
+	struct fpisa_address a;
 
-	return first && first != IN_LOOPBACKNET && first < 224;
+	if (!fpisa_address_read(s, &a))
+		return refuse(BAD_USAGE, "%s: '%s' is not an IPv4 address", what, s);
+	if (fpisa_is_ipv6(&a))
+		return refuse(BAD_USAGE, "%s: %s is an IPv6 address, which is not supported here; give an IPv4 address",
+			      what, s);
+	*out = a.w[3];
+	return 0;
 }
 
-int parse_machine(const char *what, const char *s, __be32 *out)
+bool is_machine(const struct fpisa_address *a)
+{
+	if (!fpisa_is_ipv4(a))
+		return fpisa_is_address(a) && !fpisa_is_multicast(a) && !fpisa_is_loopback6(a);
+	return a->b[12] && a->b[12] != IN_LOOPBACKNET && a->b[12] < 224;
+}
+
+int parse_machine(const char *what, const char *s, struct fpisa_address *out)
 {
 	int err = parse_address(what, s, out);
 
-	if (!err && !is_machine(*out))
+	if (!err && fpisa_is_ipv6(out) && fpisa_is_link_local(out))
+		return refuse(
+			BAD_USAGE,
+			"%s: %s is a link-local address, which does not name its interface; give a global or a unique local "
+			"address",
+			what, s);
+	if (!err && !is_machine(out))
+		err = refuse(BAD_USAGE, "%s: %s is not the address of a machine", what, s);
+	return err;
+}
+
+int parse_machine_ipv4(const char *what, const char *s, __be32 *out)
+{
+	struct fpisa_address a;
+	int err = parse_ipv4(what, s, out);
+
+	a = err ? FPISA_NO_ADDRESS : fpisa_ipv4(*out);
+	if (!err && !is_machine(&a))
 		err = refuse(BAD_USAGE, "%s: %s is not the address of a host", what, s);
 	return err;
 }

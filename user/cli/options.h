@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <linux/types.h>
 
+#include "fpisa/address.h"
 #include "report.h"
 
 /* Options that every verb takes */
@@ -70,14 +71,16 @@ int parse_hex(const char *what, const char *s, uint64_t *out);
 int parse_numbers(const char *what, const char *thing, const char *s, __u32 *number, __u32 max, __u32 *n);
 int parse_cpus(const char *what, const char *s, __u32 *cpu, __u32 max, __u32 *n);
 
-/* Parse a dotted quad. */
-int parse_address(const char *what, const char *s, __be32 *out);
+/* Parse an address of either family, or of IPv4 alone. */
+int parse_address(const char *what, const char *s, struct fpisa_address *out);
+int parse_ipv4(const char *what, const char *s, __be32 *out);
 
 /* Parse "10G", "2.5G", "100M" into bits a second. */
 int parse_rate(const char *what, const char *text, double *bits);
 
 /* Return whether other machines can reach the address: it is not multicast, broadcast or loopback. */
-bool is_machine(__be32 address);
-int parse_machine(const char *what, const char *s, __be32 *out);
+bool is_machine(const struct fpisa_address *a);
+int parse_machine(const char *what, const char *s, struct fpisa_address *out);
+int parse_machine_ipv4(const char *what, const char *s, __be32 *out);
 
 #endif

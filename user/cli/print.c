@@ -16,11 +16,14 @@
 #define COLUMNS 80
 #define OBJECT_LEN 128
 
-const char *address_text(__be32 addr, char buf[ADDRESS_LEN])
+const char *address_text(struct fpisa_address a, char buf[ADDRESS_LEN])
 {
-	struct in_addr a = {.s_addr = addr};
+	return fpisa_address_text(&a, buf);
+}
 
-	return inet_ntop(AF_INET, &a, buf, ADDRESS_LEN);
+const char *endpoint_text(struct fpisa_address a, __be16 port, char buf[ENDPOINT_LEN])
+{
+	return fpisa_endpoint_text(&a, ntohs(port), buf);
 }
 
 const char *ranks_text(uint64_t ranks, char buf[RANKS_LEN])

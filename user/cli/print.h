@@ -7,12 +7,18 @@
 #include <stdint.h>
 #include <linux/types.h>
 
-#define ADDRESS_LEN 16
+#include "lib/base/address.h"
+
+#define ADDRESS_LEN FPISA_ADDRESS_LEN
+#define ENDPOINT_LEN FPISA_ENDPOINT_LEN
 #define RANKS_LEN 256
 #define CPUS_LEN 512
 
-/* Write "10.0.0.1". */
-const char *address_text(__be32 addr, char buf[ADDRESS_LEN]);
+/* Write "10.0.0.1" or "2001:db8::1". */
+const char *address_text(struct fpisa_address a, char buf[ADDRESS_LEN]);
+
+/* Write "10.0.0.1:18000" or "[2001:db8::1]:18000"; the port in network order. */
+const char *endpoint_text(struct fpisa_address a, __be16 port, char buf[ENDPOINT_LEN]);
 
 /* Write "0,2-5" for a bitmap of ranks. Return "-" if it is empty. */
 const char *ranks_text(uint64_t ranks, char buf[RANKS_LEN]);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Checks of a job, and the choice of its slots, which do not use the kernel. */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 
@@ -10,29 +9,57 @@
 #include "datapath.h"
 #include "job.h"
 
+/* Check that the addresses of a job are of one family; 0 stands for an address that is not known yet. */
+static int check_family(__u32 job, const struct fpisa_job *j)
+{
+	const bool v6 = fpisa_is_ipv6(&j->rank[0].addr);
+	const char *is = datapath_noun(j);
+	char a[ADDRESS_LEN], b[ADDRESS_LEN];
+
+	address_text(j->rank[0].addr, a);
+	for (__u32 r = 1; r < j->workers; r++)
+		if (fpisa_is_ipv6(&j->rank[r].addr) != v6)
+			return refuse(-EINVAL,
+				      "%s %u: rank 0 has address %s and rank %u %s; give all of one family, IPv4 or IPv6",
+				      is, job, a, r, address_text(j->rank[r].addr, b));
+	if (fpisa_is_address(&j->address) && fpisa_is_ipv6(&j->address) != v6)
+		return refuse(-EINVAL,
+			      "%s %u: the ranks have addresses like %s, and --address is %s; give both of one family",
+			      is, job, a, address_text(j->address, b));
+	if (fpisa_is_address(&j->group) && fpisa_is_ipv6(&j->group) != v6)
+		return refuse(-EINVAL,
+			      "%s %u: the ranks have addresses like %s, and --group is %s; give both of one family", is,
+			      job, a, address_text(j->group, b));
+	return 0;
+}
+
 int datapath_members_check(__u32 job, const struct fpisa_job *j)
 {
 	const char *is = datapath_noun(j);
-	char a[ADDRESS_LEN];
+	char a[ADDRESS_LEN], b[ENDPOINT_LEN];
+	int err = check_family(job, j);
 
+	if (err)
+		return err;
 	for (__u32 r = 0; r < j->workers; r++) {
 		address_text(j->rank[r].addr, a);
 		for (__u32 k = 0; k < r; k++)
-			if (j->rank[k].addr == j->rank[r].addr && j->rank[k].port == j->rank[r].port)
-				return refuse(-EINVAL, "%s %u: ranks %u and %u are both %s:%u; give each its own port",
-					      is, job, k, r, a, ntohs(j->rank[r].port));
+			if (fpisa_same_address(&j->rank[k].addr, &j->rank[r].addr) && j->rank[k].port == j->rank[r].port)
+				return refuse(-EINVAL, "%s %u: ranks %u and %u are both %s; give each its own port", is,
+					      job, k, r, endpoint_text(j->rank[r].addr, j->rank[r].port, b));
 		if (j->fanout == FPISA_FANOUT_MULTICAST && j->rank[r].port != j->group_port)
 			return refuse(
 				-EINVAL,
 				"job %u: multicast needs the same UDP port at all ranks, but rank %u has %u and rank "
 				"0 has %u; try --fanout unicast",
 				job, r, ntohs(j->rank[r].port), ntohs(j->group_port));
-		if (j->rank[r].addr == j->address && (fpisa_is_query(j) || j->rank[r].port == htons(FPISA_PORT)))
+		if (fpisa_same_address(&j->rank[r].addr, &j->address) &&
+		    (fpisa_is_query(j) || j->rank[r].port == htons(FPISA_PORT)))
 			return refuse(
 				-EINVAL,
 				"%s %u: rank %u has the aggregator's address %s; on the aggregator's host a rank needs "
-				"another port, such as %s:%u",
-				is, job, r, a, a, FPISA_PORT + 1);
+				"another port, such as %s",
+				is, job, r, a, endpoint_text(j->address, htons(FPISA_PORT + 1), b));
 	}
 	return 0;
 }
@@ -57,9 +84,11 @@ static int check_tree(__u32 job, const struct fpisa_job *j)
 		return refuse(-EINVAL, "job %u: a tree needs the fused pipeline; leave --pipeline out", job);
 	if (j->vlan)
 		return refuse(-EINVAL, "job %u: the datapath does not support trees in a VLAN", job);
+	if (fpisa_is_ipv6(&j->rank[0].addr) || fpisa_is_ipv6(&j->parent.addr))
+		return refuse(-EINVAL, "job %u: the datapath does not support trees over IPv6", job);
 	if (j->flags & FPISA_JOB_LEAVES && j->fanout != FPISA_FANOUT_UNICAST)
 		return refuse(-EINVAL, "job %u: leaves receive only unicast results; give --fanout unicast", job);
-	if (j->flags & FPISA_JOB_LEAF && j->parent.addr == j->address)
+	if (j->flags & FPISA_JOB_LEAF && fpisa_same_address(&j->parent.addr, &j->address))
 		return refuse(-EINVAL,
 			      "job %u: the parent %s is this machine, where this job has the number; place the parent on "
 			      "another machine",
@@ -232,7 +261,7 @@ int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j)
 	for (__u32 r = 0; r < j->workers; r++) {
 		__u32 own = ntohs(j->rank[r].port);
 
-		if (j->rank[r].addr == j->address && own >= port && own < port + j->ports)
+		if (fpisa_same_address(&j->rank[r].addr, &j->address) && own >= port && own < port + j->ports)
 			return refuse(-EINVAL,
 				      "job %u: rank %u has the aggregator's address and port %u, which the datapath "
 				      "uses; "

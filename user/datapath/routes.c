@@ -3,9 +3,10 @@
  * Settings for jobs whose ranks are found by routes. The datapath needs these settings to ask the kernel for the route
  * to a rank (find_nexthop() in bpf/hello.h):
  *
- * - Forwarding on `lo`, because the datapath asks for routes from `lo` and the kernel requires forwarding there. The
- *   setting has no other effect on `lo`. Setting net.ipv4.ip_forward to 0 also switches forwarding off on `lo`, so
- *   every command that adds or applies a job switches it on again.
+ * - Forwarding on `lo`, for IPv4 or IPv6, because the datapath asks for routes from `lo` and the kernel requires
+ *   forwarding there. The setting has no other effect on `lo`. Setting net.ipv4.ip_forward, or
+ *   net.ipv6.conf.all.forwarding, to 0 also switches forwarding off on `lo`, so every command that adds or applies a job
+ *   switches it on again.
  * - Managed neighbour entries for the ranks, or for the routers before them, which the kernel keeps resolved. A program
  *   cannot make the kernel resolve an address, and a firewall may drop a frame that XDP passes to the stack.
  * - accept_local on `lo` for a rank on this machine. A result that another port completes arrives on `lo` from this
@@ -33,9 +34,20 @@
 
 static const char *const lo_path[FPISA_LO_SETTINGS] = {
 	[FPISA_LO_FORWARDING] = "/proc/sys/net/ipv4/conf/lo/forwarding",
+	[FPISA_LO_FORWARDING6] = "/proc/sys/net/ipv6/conf/lo/forwarding",
 	[FPISA_LO_ACCEPT_LOCAL] = "/proc/sys/net/ipv4/conf/lo/accept_local",
 };
-#define ALL_FORWARDING "/proc/sys/net/ipv4/conf/all/forwarding"
+
+/* The setting for all interfaces, which sets the same for lo; NULL: none does. */
+static const char *const all_path[FPISA_LO_SETTINGS] = {
+	[FPISA_LO_FORWARDING] = "/proc/sys/net/ipv4/conf/all/forwarding",
+	[FPISA_LO_FORWARDING6] = "/proc/sys/net/ipv6/conf/all/forwarding",
+};
+
+static enum fpisa_lo forwarding_of(const struct fpisa_job *j)
+{
+	return fpisa_is_ipv6(&j->address) ? FPISA_LO_FORWARDING6 : FPISA_LO_FORWARDING;
+}
 
 /* Return the number of places that the job sends to: its ranks, and after them a leaf's parent. */
 static __u32 places(const struct fpisa_job *j)
@@ -56,13 +68,13 @@ static bool any_routed(const struct fpisa_job *j)
 	return false;
 }
 
-/* Return whether the job has a rank on this machine, whose port was given as lo. */
+/* Return whether the job has a rank on this machine, whose port was given as lo, over IPv4. IPv6 needs no setting. */
 static bool any_here(const struct fpisa_job *j)
 {
 	__u32 vrf;
 
 	for (__u32 r = 0; r < j->workers; r++)
-		if (j->rank[r].given && address_here(j->rank[r].addr, &vrf))
+		if (j->rank[r].given && fpisa_is_ipv4(&j->rank[r].addr) && address_here(j->rank[r].addr, &vrf))
 			return true;
 	return false;
 }
@@ -155,7 +167,7 @@ int routes_assert(const struct datapath *dp, __u32 job, const struct fpisa_job *
 				"mount /proc/sys writable, or set this on the host, because a rank is on this machine");
 	if (err || !any_routed(j))
 		return err;
-	err = switch_on(dp, job, FPISA_LO_FORWARDING,
+	err = switch_on(dp, job, forwarding_of(j),
 			"mount /proc/sys writable, or name the workers' interfaces in job add: ADDR@DEV");
 	if (err)
 		return err;
@@ -168,8 +180,11 @@ int routes_assert(const struct datapath *dp, __u32 job, const struct fpisa_job *
 	}
 	if (kept)
 		warning("job %u: the kernel does not keep the Ethernet addresses of %d ranks: %s%s; the kernel will "
-			"ask for them when a HELLO arrives, unless a firewall drops its ARP",
-			job, kept, strerror(-first), first == -ENOBUFS ? ", see net.ipv4.neigh.default.gc_thresh3" : "");
+			"ask for them when a HELLO arrives, unless a firewall drops its ARP or its neighbour discovery",
+			job, kept, strerror(-first),
+			first != -ENOBUFS	   ? "" :
+			fpisa_is_ipv6(&j->address) ? ", see net.ipv6.neigh.default.gc_thresh3" :
+						     ", see net.ipv4.neigh.default.gc_thresh3");
 	return 0;
 }
 
@@ -262,7 +277,7 @@ static void switch_off(const struct fpisa_control *control)
 		int err = 0;
 
 		if (control->switched_on[which] != here || setting(lo_path[which]) != '1' ||
-		    interfaces_have_datapath() || (which == FPISA_LO_FORWARDING && setting(ALL_FORWARDING) == '1'))
+		    interfaces_have_datapath() || (all_path[which] && setting(all_path[which]) == '1'))
 			continue;
 		err = set(lo_path[which], '0');
 		if (err)
@@ -344,7 +359,7 @@ void routes_release_all(const char *dir)
 
 int datapath_routes_asked(const struct fpisa_job *j)
 {
-	return !any_routed(j) || setting(lo_path[FPISA_LO_FORWARDING]) != '0';
+	return !any_routed(j) || setting(lo_path[forwarding_of(j)]) != '0';
 }
 
 bool datapath_local_taken(const struct fpisa_job *j)

@@ -41,7 +41,7 @@ struct swap {
 static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j, const struct swap *swap, char *out,
 		   size_t size)
 {
-	char a[ADDRESS_LEN];
+	char a[ENDPOINT_LEN];
 	struct text t = {out, out + size};
 	const char *pin = pin_option(d);
 	__u32 vrf;
@@ -51,7 +51,7 @@ static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j,
 		char dev[IF_NAMESIZE];
 		struct fpisa_peer peer;
 
-		add(&t, "%s%s:%u", r ? "," : "", address_text(j->rank[r].addr, a), ntohs(j->rank[r].port));
+		add(&t, "%s%s", r ? "," : "", endpoint_text(j->rank[r].addr, j->rank[r].port, a));
 		if (datapath_peer(d->dp, job, r, &peer) || !if_indextoname(peer.ifindex, dev))
 			continue;
 		if (swap && peer.ifindex == swap->from)
@@ -70,7 +70,8 @@ static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j,
  */
 static void check_address(struct doctor *d, const struct fpisa_job *j, const char *subject)
 {
-	char a[ADDRESS_LEN], fix[64];
+	char a[ADDRESS_LEN], fix[96];
+	const bool v6 = fpisa_is_ipv6(&j->address);
 	__u32 vrf;
 
 	address_text(j->address, a);
@@ -78,9 +79,10 @@ static void check_address(struct doctor *d, const struct fpisa_job *j, const cha
 		finding(d, LEVEL_OK, subject, "address", NULL, "%s is an address of this machine", a);
 		return;
 	}
-	snprintf(fix, sizeof(fix), "ip address add %s/32 dev lo", a);
+	snprintf(fix, sizeof(fix), "ip address add %s/%d dev lo", a, v6 ? 128 : 32);
 	finding(d, LEVEL_WARN, subject, "address", fix,
-		"%s is not an address of this machine, so ARP requests for it get no answer", a);
+		"%s is not an address of this machine, so %s for it get no answer", a,
+		v6 ? "neighbour solicitations" : "ARP requests");
 }
 
 /*
@@ -104,6 +106,7 @@ static bool leads_elsewhere(const struct doctor *d, __u32 job, const struct fpis
 static void check_routes(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
 	char fix[FIX_LEN], text[RANKS_LEN];
+	const bool v6 = fpisa_is_ipv6(&j->address);
 	__u64 other = 0;
 
 	for (__u32 r = 0; r < j->workers; r++)
@@ -118,9 +121,11 @@ static void check_routes(struct doctor *d, __u32 job, const struct fpisa_job *j,
 	} else if (datapath_routes_asked(j))
 		finding(d, LEVEL_OK, subject, "routes", NULL, "the datapath may look up routes to its ranks");
 	else
-		finding(d, LEVEL_FAULT, subject, "routes", "sysctl -w net.ipv4.conf.lo.forwarding=1",
-			"net.ipv4.conf.lo.forwarding is off, so no rank can join; setting net.ipv4.ip_forward to 0 "
-			"also clears it");
+		finding(d, LEVEL_FAULT, subject, "routes",
+			v6 ? "sysctl -w net.ipv6.conf.lo.forwarding=1" : "sysctl -w net.ipv4.conf.lo.forwarding=1",
+			"%s is off, so no rank can join; setting %s to 0 also clears it",
+			v6 ? "net.ipv6.conf.lo.forwarding" : "net.ipv4.conf.lo.forwarding",
+			v6 ? "net.ipv6.conf.all.forwarding" : "net.ipv4.ip_forward");
 	if (!datapath_local_taken(j))
 		finding(d, LEVEL_WARN, subject, "local", "sysctl -w net.ipv4.conf.lo.accept_local=1",
 			"net.ipv4.conf.lo.accept_local is off, so the rank on this machine misses results and asks "

@@ -47,7 +47,7 @@ int verb_doctor(int argc, char **argv)
 
 	while (!err && (opt = next_option(argc, argv, options)) != -1) {
 		if (opt == OPT_WORKER)
-			err = parse_machine("--worker", worker = optarg, &aggregator);
+			err = parse_machine_ipv4("--worker", worker = optarg, &aggregator);
 		else if (opt == OPT_CONFIG)
 			config = optarg;
 		else if (opt == OPT_RATE)

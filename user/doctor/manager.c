@@ -176,7 +176,7 @@ static void check_port(struct doctor *d, const struct manager_policy *p)
 	__u16 port = manager_policy_port(p) ?: d->dp->control->port ?: FPISA_PORT;
 	char a[ADDRESS_LEN];
 
-	address_text(p->listen, a);
+	address_text(fpisa_ipv4(p->listen), a);
 	if (is_listening(p->listen, port))
 		finding(d, LEVEL_OK, subject, "port", NULL, "listens at TCP %s:%u", a, port);
 	else
@@ -217,7 +217,7 @@ static void check_registered(struct doctor *d, const struct manager_policy *p, c
 		return;
 	if (r.address)
 		finding(d, LEVEL_OK, subject, "registered", NULL, "aggregator %s:%u of the manager at %s",
-			address_text(r.address, a), r.port, p->manager ?: "the host of its --manager");
+			address_text(fpisa_ipv4(r.address), a), r.port, p->manager ?: "the host of its --manager");
 	else
 		finding(d, LEVEL_FAULT, subject, "registered", NULL,
 			"not registered with the manager at %s, so no group gets a share here; the log says why: "

@@ -106,9 +106,9 @@ void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
 	char to[ADDRESS_LEN], fix[256], name[IF_NAMESIZE], way[IF_NAMESIZE] = "";
 	struct route r = {0};
 	struct link l;
-	int err = route_get(aggregator, 0, 0, &r);
+	int err = route_get(fpisa_ipv4(aggregator), FPISA_NO_ADDRESS, 0, &r);
 
-	address_text(aggregator, to);
+	address_text(fpisa_ipv4(aggregator), to);
 	if (err || !if_indextoname(r.ifindex, way)) {
 		snprintf(fix, sizeof(fix), "ip route add %s dev %s", to, dev ?: "DEV");
 		finding(d, LEVEL_FAULT, dev ?: "worker", "route", dev ? fix : NULL, "no route to %s: %s%s", to,

@@ -18,6 +18,42 @@
 /* Protocol number of neighbour entries that FPISA creates. rt_protos does not assign this number. */
 #define OUR_PROTOCOL 70
 
+/* Read an address of the route's family. */
+static struct fpisa_address address_in(const struct nlattr *a, __u8 family)
+{
+	struct fpisa_address to = FPISA_NO_ADDRESS;
+
+	if (family == AF_INET && mnl_attr_get_payload_len(a) == sizeof(__be32))
+		to = fpisa_ipv4(mnl_attr_get_u32(a));
+	if (family == AF_INET6 && mnl_attr_get_payload_len(a) == sizeof(to))
+		memcpy(&to, mnl_attr_get_payload(a), sizeof(to));
+	return to;
+}
+
+static void put_address(struct nlmsghdr *m, __u16 type, const struct fpisa_address *a)
+{
+	if (fpisa_is_ipv6(a))
+		mnl_attr_put(m, type, sizeof(a->b), a->b);
+	else
+		mnl_attr_put_u32(m, type, a->w[3]);
+}
+
+static __u8 family_of(const struct fpisa_address *a)
+{
+	return fpisa_is_ipv6(a) ? AF_INET6 : AF_INET;
+}
+
+static size_t address_len(__u8 family)
+{
+	return family == AF_INET6 ? 16 : 4;
+}
+
+static void set_neighbour(struct neighbour *n, __u8 family, const void *address)
+{
+	n->family = family;
+	memcpy(n->address, address, address_len(family));
+}
+
 static int take_route(const struct nlmsghdr *m, void *arg)
 {
 	const struct rtmsg *rtm = mnl_nlmsg_get_payload(m);
@@ -32,37 +68,38 @@ static int take_route(const struct nlmsghdr *m, void *arg)
 		if (mnl_attr_get_type(a) == RTA_OIF)
 			r->ifindex = r->next.ifindex = mnl_attr_get_u32(a);
 		if (mnl_attr_get_type(a) == RTA_GATEWAY)
-			memcpy(r->next.address, mnl_attr_get_payload(a), sizeof(__be32));
+			set_neighbour(&r->next, rtm->rtm_family, mnl_attr_get_payload(a));
 		if (mnl_attr_get_type(a) == RTA_VIA && via->rtvia_family == AF_INET6 &&
-		    mnl_attr_get_payload_len(a) == sizeof(*via) + sizeof(r->next.address)) {
-			r->next.family = AF_INET6;
-			memcpy(r->next.address, via->rtvia_addr, sizeof(r->next.address));
-		}
+		    mnl_attr_get_payload_len(a) == sizeof(*via) + sizeof(r->next.address))
+			set_neighbour(&r->next, AF_INET6, via->rtvia_addr);
 		if (mnl_attr_get_type(a) == RTA_PREFSRC)
-			r->source = mnl_attr_get_u32(a);
+			r->source = address_in(a, rtm->rtm_family);
 	}
 	return MNL_CB_OK;
 }
 
-int route_get(__be32 to, __be32 from, __u32 ifindex, struct route *r)
+int route_get(struct fpisa_address to, struct fpisa_address from, __u32 ifindex, struct route *r)
 {
-	const struct rtmsg rtm = {.rtm_family = AF_INET, .rtm_dst_len = 32, .rtm_src_len = from ? 32 : 0};
+	const __u8 family = family_of(&to), bits = (__u8)(8 * address_len(family));
+	const bool given = fpisa_is_address(&from);
+	const struct rtmsg rtm = {.rtm_family = family, .rtm_dst_len = bits, .rtm_src_len = given ? bits : 0};
 	char buf[REQUEST_LEN];
 	struct nlmsghdr *m = netlink_start(buf, RTM_GETROUTE, NLM_F_ACK, &rtm, sizeof(rtm));
 	struct route own;
 	int err;
 
-	*r = (struct route){.next.family = AF_INET};
-	memcpy(r->next.address, &to, sizeof(to));
-	mnl_attr_put_u32(m, RTA_DST, to);
-	if (from)
-		mnl_attr_put_u32(m, RTA_SRC, from);
+	*r = (struct route){.ifindex = 0};
+	set_neighbour(&r->next, family, family == AF_INET6 ? (const void *)to.b : &to.w[3]);
+	put_address(m, RTA_DST, &to);
+	if (given)
+		put_address(m, RTA_SRC, &from);
 	if (ifindex)
 		mnl_attr_put_u32(m, RTA_OIF, ifindex);
 	err = netlink_ask(NETLINK_ROUTE, m, take_route, r);
 	/* If `from` is not an address of this machine, the kernel finds no route. The error depends on the release. */
-	if ((err == -EINVAL || err == -ENETUNREACH) && from && (route_get(from, 0, 0, &own) || !own.local))
-		return route_get(to, 0, ifindex, r);
+	if ((err == -EINVAL || err == -ENETUNREACH) && given &&
+	    (route_get(from, FPISA_NO_ADDRESS, 0, &own) || !own.local))
+		return route_get(to, FPISA_NO_ADDRESS, ifindex, r);
 	return err ?: r->ifindex ? 0 : -ENETUNREACH;
 }
 
@@ -74,11 +111,6 @@ struct entry {
 	__u8 flags, protocol;
 	bool managed;
 };
-
-static size_t address_len(__u8 family)
-{
-	return family == AF_INET6 ? 16 : 4;
-}
 
 static int take_entry(const struct nlmsghdr *m, void *arg)
 {
@@ -183,7 +215,7 @@ int neighbours_release(__u32 ifindex, bool (*keep)(const struct neighbour *n, vo
 /* -- addresses ------------------------------------------------------------ */
 
 struct owner {
-	__be32 address;
+	struct fpisa_address address;
 	__u32 ifindex; /* interface that has the address; 0: none */
 };
 
@@ -193,22 +225,27 @@ static int take_address(const struct nlmsghdr *m, void *arg)
 	struct owner *o = arg;
 	const struct nlattr *a;
 
-	mnl_attr_for_each(a, m, sizeof(*i))
-		if (mnl_attr_get_type(a) == IFA_LOCAL && mnl_attr_get_u32(a) == o->address)
+	/* Over IPv4 IFA_ADDRESS is the peer's on a link of two; over IPv6 only IFA_ADDRESS is sure to be there. */
+	mnl_attr_for_each(a, m, sizeof(*i)) {
+		const struct fpisa_address found = address_in(a, i->ifa_family);
+
+		if (mnl_attr_get_type(a) == (i->ifa_family == AF_INET ? IFA_LOCAL : IFA_ADDRESS) &&
+		    fpisa_same_address(&found, &o->address))
 			o->ifindex = i->ifa_index;
+	}
 	return MNL_CB_OK;
 }
 
-bool address_here(__be32 address, __u32 *vrf)
+bool address_here(struct fpisa_address address, __u32 *vrf)
 {
-	const struct ifaddrmsg i = {.ifa_family = AF_INET};
+	const struct ifaddrmsg i = {.ifa_family = family_of(&address)};
 	struct owner o = {.address = address};
 	struct link l, master = {.kind = ""};
 	char buf[REQUEST_LEN];
 	struct route r = {0};
 
 	*vrf = 0;
-	if (!route_get(address, 0, 0, &r) && r.local)
+	if (!route_get(address, FPISA_NO_ADDRESS, 0, &r) && r.local)
 		return true;
 	/* Look in the tables of VRFs, because a VRF has its routes in a separate table. */
 	if (netlink_ask(NETLINK_ROUTE, netlink_start(buf, RTM_GETADDR, NLM_F_DUMP, &i, sizeof(i)), take_address, &o) ||

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <linux/types.h>
 
+#include "fpisa/address.h"
+
 struct neighbour {
 	__u32 ifindex;
 	__u8 family;	  /* AF_INET or AF_INET6 */
@@ -17,10 +19,10 @@ struct neighbour {
 
 struct route {
 	__u32 ifindex;
-	struct neighbour next; /* first destination of frames: a router, or the destination itself */
-	__be32 source;	       /* source address that the kernel would select; 0: none */
-	bool local;	       /* the destination is this machine */
-	bool broadcast;	       /* the destination is all machines of a network */
+	struct neighbour next;	     /* first destination of frames: a router, or the destination itself */
+	struct fpisa_address source; /* source address that the kernel would select; none if it has none */
+	bool local;		     /* the destination is this machine */
+	bool broadcast;		     /* the destination is all machines of a network */
 };
 
 /*
@@ -28,7 +30,7 @@ struct route {
  * at `from` if that is an address of this machine, and uses interface `ifindex` if that is not 0. Return 0 or -errno,
  * such as -ENETUNREACH.
  */
-int route_get(__be32 to, __be32 from, __u32 ifindex, struct route *r);
+int route_get(struct fpisa_address to, struct fpisa_address from, __u32 ifindex, struct route *r);
 
 /*
  * Make the kernel keep a neighbour resolved (`managed`), with the protocol number of FPISA, by which the entry is
@@ -41,7 +43,7 @@ int neighbour_manage(const struct neighbour *n);
 int neighbours_release(__u32 ifindex, bool (*keep)(const struct neighbour *n, void *arg), void *arg);
 
 /* Return whether this is an address of this machine. Set *vrf to the index of the VRF that has the address, or to 0. */
-bool address_here(__be32 address, __u32 *vrf);
+bool address_here(struct fpisa_address address, __u32 *vrf);
 
 /* Return the MTU of an interface, or -errno. */
 int interface_mtu(const char *dev);

@@ -33,8 +33,9 @@ static const struct parameter {
 	{"workers", "LIST",
 	 "addresses ADDR[:PORT][@DEV],... in the order of their ranks, 1 to\n"
 	 "64, or to 63 for a query, which also has a master. PORT is the\n"
-	 "worker's UDP source port, default 18000. DEV is the interface\n"
-	 "towards it, default that of the route",
+	 "worker's UDP source port, default 18000; with a port an IPv6\n"
+	 "address is in brackets. DEV is the interface towards it, default\n"
+	 "that of the route",
 	 WORKERS, JOB_IN_LIST | JOB_IN_QUERY},
 	{"address", "ADDR",
 	 "address of this machine that workers send to and results come\n"
@@ -78,7 +79,7 @@ static const struct parameter {
 	 NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(fanout), .names = fanout_names},
 	{"group", "ADDR",
 	 "multicast address of the results, not in 224.0.0.0/24; default\n"
-	 "239.70.80.JOB",
+	 "239.70.80.JOB, over IPv6 ff15::ff46:5000 plus JOB",
 	 GROUP},
 	{"vlan", "ID",
 	 "VLAN tag of the workers' frames, 1 to 4094, on an interface that\n"
@@ -185,18 +186,20 @@ static int take_name(const struct parameter *p, const char *what, const char *ar
 	return err;
 }
 
-static int take_group(const char *what, const char *arg, __be32 *group)
+static int take_group(const char *what, const char *arg, struct fpisa_address *group)
 {
 	int err = parse_address(what, arg, group);
 
-	if (!err && !IN_MULTICAST(ntohl(*group)))
+	if (!err && !fpisa_is_multicast(group))
 		return refuse(BAD_USAGE, "%s: %s is not a multicast address", what, arg);
 	/*
 	 * Refuse 224.0.0.0/24, which is reserved for protocols of the local link. For example, 224.0.0.1 addresses
 	 * every host, and switches forward its frames to all ports.
 	 */
-	if (!err && ntohl(*group) <= INADDR_MAX_LOCAL_GROUP)
+	if (!err && fpisa_is_ipv4(group) && ntohl(group->w[3]) <= INADDR_MAX_LOCAL_GROUP)
 		return refuse(BAD_USAGE, "%s: %s is reserved, as all of 224.0.0.0/24; try 239.x.x.x", what, arg);
+	if (!err && fpisa_is_ipv6(group) && (group->b[1] & 15) < 2)
+		return refuse(BAD_USAGE, "%s: %s does not leave this machine; try ff15::x", what, arg);
 	return err;
 }
 
@@ -313,7 +316,7 @@ static const char *text_of(const struct parameter *p, const struct fpisa_job *j,
 	case ADDRESS:
 		return address_text(j->address, text);
 	case GROUP:
-		return j->group ? address_text(j->group, text) : "";
+		return fpisa_is_address(&j->group) ? address_text(j->group, text) : "";
 	case TOKEN:
 		if (j->token)
 			snprintf(text, TEXT_LEN, "%016llx", (unsigned long long)j->token);

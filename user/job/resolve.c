@@ -15,7 +15,7 @@
 #include "job.h"
 
 /* Warn of a worker whose route has another source address. A worker always sends to the one address of the job. */
-static void warn_of_address(__u32 job, const struct job_spec *s, __u32 rank, __be32 source)
+static void warn_of_address(__u32 job, const struct job_spec *s, __u32 rank, struct fpisa_address source)
 {
 	char a[ADDRESS_LEN], worker[ADDRESS_LEN], other[ADDRESS_LEN];
 
@@ -47,7 +47,7 @@ static int check_address(const struct job_spec *s, __u32 job)
 	char a[ADDRESS_LEN], b[ADDRESS_LEN];
 	__u32 vrf;
 
-	if (!s->job.address)
+	if (!fpisa_is_address(&s->job.address))
 		return 0;
 	if (address_here(s->job.address, &vrf)) {
 		for (__u32 k = 0; vrf && k < s->job.workers; k++)
@@ -70,16 +70,16 @@ static int check_address(const struct job_spec *s, __u32 job)
 		return 0;
 	address_text(s->job.address, a);
 	return lack(s, -EADDRNOTAVAIL,
-		    "%s %u: %s is not an address of this machine, so no worker reaches it here; ip address add %s/32 dev "
+		    "%s %u: %s is not an address of this machine, so no worker reaches it here; ip address add %s/%d dev "
 		    "lo, or give --foreign-address if the workers' frames arrive here all the same",
-		    datapath_noun(&s->job), job, a, a);
+		    datapath_noun(&s->job), job, a, a, fpisa_is_ipv6(&s->job.address) ? 128 : 32);
 }
 
 /* Resolve a worker on this machine, which sends through lo. */
 static int resolve_local(struct job_spec *s, __u32 rank)
 {
 	const struct fpisa_rank *at = &s->job.rank[rank];
-	char a[ADDRESS_LEN];
+	char a[ADDRESS_LEN], b[ENDPOINT_LEN];
 
 	if (s->dev[rank] && !strcmp(s->dev[rank], "lo"))
 		return 0;
@@ -88,8 +88,8 @@ static int resolve_local(struct job_spec *s, __u32 rank)
 		return refuse(
 			-EINVAL,
 			"worker %s is an address of this machine; if this machine is a worker too, give it a port of "
-			"its own, such as %s:%u, and fpisa load lo --mode skb",
-			a, a, FPISA_PORT + 1);
+			"its own, such as %s, and fpisa load lo --mode skb",
+			a, endpoint_text(at->addr, htons(FPISA_PORT + 1), b));
 	if (s->job.fanout != FPISA_FANOUT_UNICAST)
 		return refuse(-EINVAL,
 			      "worker %s is this machine, and lo does not carry multicast; give --fanout unicast", a);
@@ -102,7 +102,7 @@ static int resolve_local(struct job_spec *s, __u32 rank)
 /* Find the interfaces and the aggregator's address that the command line does not give, by routing. */
 static int resolve(struct job_spec *s, __u32 job)
 {
-	bool warn = !s->job.address;
+	bool warn = !fpisa_is_address(&s->job.address);
 	char a[ADDRESS_LEN];
 
 	for (__u32 r = 0; r < s->job.workers; r++) {
@@ -131,12 +131,12 @@ static int resolve(struct job_spec *s, __u32 job)
 			return -EINVAL;
 		if (!err && route.broadcast)
 			return refuse(-EINVAL, "worker %s is the broadcast address of a network; name each machine", a);
-		if (warn && r && !route_get(s->job.rank[r].addr, 0, s->ifindex[r], &any) && any.source &&
-		    any.source != s->job.address) {
+		if (warn && r && !route_get(s->job.rank[r].addr, FPISA_NO_ADDRESS, s->ifindex[r], &any) &&
+		    fpisa_is_address(&any.source) && !fpisa_same_address(&any.source, &s->job.address)) {
 			warn_of_address(job, s, r, any.source);
 			warn = false;
 		}
-		if (s->ifindex[r] && s->job.address)
+		if (s->ifindex[r] && fpisa_is_address(&s->job.address))
 			continue;
 		if (err && !s->ifindex[r]) {
 			err = lack(s, err, "worker %s: route: %s; add a route, or give ADDR@DEV", a, strerror(-err));
@@ -146,16 +146,17 @@ static int resolve(struct job_spec *s, __u32 job)
 		}
 		if (!s->ifindex[r])
 			s->ifindex[r] = route.ifindex;
-		if (!s->job.address && !r && (err || !route.source)) {
+		if (!fpisa_is_address(&s->job.address) && !r && (err || !fpisa_is_address(&route.source))) {
 			err = lack(s, -EADDRNOTAVAIL,
 				   "worker %s: this machine has no address towards the worker; give --address", a);
 			if (err)
 				return err;
 		}
-		if (!s->job.address)
+		if (!fpisa_is_address(&s->job.address))
 			s->job.address = route.source;
 		/* Look up the route again, because rules may select another interface for the selected address. */
-		if (!s->dev[r] && route.source && !route_get(s->job.rank[r].addr, s->job.address, 0, &any))
+		if (!s->dev[r] && fpisa_is_address(&route.source) &&
+		    !route_get(s->job.rank[r].addr, s->job.address, 0, &any))
 			s->ifindex[r] = any.ifindex;
 	}
 	return 0;

@@ -12,7 +12,7 @@
 #include "job.h"
 
 struct member {
-	char address[ADDRESS_LEN], dev[IF_NAMESIZE], mac[18];
+	char address[ADDRESS_LEN], endpoint[ENDPOINT_LEN], dev[IF_NAMESIZE], mac[18];
 	double silence;
 	unsigned int port;
 	bool seen; /* the HELLO has arrived */
@@ -26,6 +26,7 @@ static int get_member(const struct datapath *dp, __u32 job, const struct fpisa_j
 	if (err)
 		return err;
 	address_text(j->rank[rank].addr, m->address);
+	endpoint_text(j->rank[rank].addr, j->rank[rank].port, m->endpoint);
 	m->port = ntohs(j->rank[rank].port);
 	if (!datapath_job_here(dp, job))
 		snprintf(m->dev, sizeof(m->dev), "if%u", p.ifindex);
@@ -64,7 +65,7 @@ static int get_standing(const struct datapath *dp, __u32 job, struct standing *s
 
 int job_print_text(const struct datapath *dp, __u32 job)
 {
-	char address[ADDRESS_LEN], group[ADDRESS_LEN], ranks[RANKS_LEN], silence[SILENCE_LEN];
+	char address[ENDPOINT_LEN], group[ENDPOINT_LEN], ranks[RANKS_LEN], silence[SILENCE_LEN];
 	char arithmetic[ARITHMETIC_LEN], parent[PARENT_LEN];
 	struct standing st;
 	__u32 port;
@@ -75,7 +76,7 @@ int job_print_text(const struct datapath *dp, __u32 job)
 		return err;
 	port = dp->control->port ?: FPISA_PORT;
 	printf("job         %u\n", job);
-	printf("address     %s:%u", address_text(st.job.address, address), port);
+	printf("address     %s", endpoint_text(st.job.address, htons(port), address));
 	if (st.job.ports > 1)
 		printf(" to %u, slots by port", port + st.job.ports - 1);
 	putchar('\n');
@@ -85,7 +86,7 @@ int job_print_text(const struct datapath *dp, __u32 job)
 	       name_of(clz_names, st.job.clz));
 	printf("fan-out     %s", name_of(fanout_names, st.job.fanout));
 	if (st.job.fanout == FPISA_FANOUT_MULTICAST)
-		printf(" to %s:%u", address_text(st.job.group, group), ntohs(st.job.group_port));
+		printf(" to %s", endpoint_text(st.job.group, st.job.group_port, group));
 	job_parent_text(&st.job, parent);
 	if (*parent)
 		printf("\nparent      %s, the last number is the rank there", parent);
@@ -116,17 +117,16 @@ int job_print_text(const struct datapath *dp, __u32 job)
 		       (unsigned long long)st.chunk, silence);
 	printf("\n%4s  %-21s  %-16s  %-17s  %-9s  %s\n", "rank", "address", "interface", "mac", "state", "last heard");
 	for (__u32 r = 0; r < st.job.workers; r++) {
-		char where[ADDRESS_LEN + 8], dev[IF_NAMESIZE + 1], age[AGE_LEN];
+		char dev[IF_NAMESIZE + 1], age[AGE_LEN];
 		struct member m;
 
 		err = get_member(dp, job, &st.job, r, &m);
 		if (err)
 			return err;
-		snprintf(where, sizeof(where), "%s:%u", m.address, m.port);
 		/* Print the interface that was given to `job add`, or that was found by the route. */
 		snprintf(dev, sizeof(dev), "%s%s", st.job.rank[r].given ? "@" : "", m.dev);
 		job_age_text(m.silence, age);
-		printf("%4u  %-21s  %-16s  %-17s  %-9s  %s%s\n", r, where, dev, m.seen ? m.mac : "-",
+		printf("%4u  %-21s  %-16s  %-17s  %-9s  %s%s\n", r, m.endpoint, dev, m.seen ? m.mac : "-",
 		       state_of(st.job.live, st.joined, r), isinf(m.silence) ? "never" : age,
 		       isinf(m.silence) ? "" : " ago");
 	}

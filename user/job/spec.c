@@ -4,23 +4,34 @@
 #include <string.h>
 
 #include "cli/options.h"
+#include "lib/base/address.h"
 #include "job.h"
 
-#define GROUP_BASE 0xef465000u /* 239.70.80.0: 'F' is 70, 'P' is 80 */
+#define GROUP_BASE 0xef465000u	  /* 239.70.80.0: 'F' is 70, 'P' is 80 */
+#define GROUP6_PREFIX 0xff150000u /* ff15::/16: assigned by nobody, for a site (RFC 4291, section 2.7) */
+#define GROUP6_BASE 0xff465000u	  /* the last 32 bits, of the numbers that are free for use (RFC 3307) */
 
-/* Parse ADDR[:PORT][@DEV]. */
+/* Return the default multicast address of a job whose ranks have addresses like `rank`. */
+static struct fpisa_address default_group(const struct fpisa_address *rank, __u32 job)
+{
+	if (!fpisa_is_ipv6(rank))
+		return fpisa_ipv4(htonl(GROUP_BASE + job));
+	return (struct fpisa_address){.w = {htonl(GROUP6_PREFIX), 0, 0, htonl(GROUP6_BASE + job)}};
+}
+
+/* Parse ADDR[:PORT][@DEV], an IPv6 address with a port in brackets. */
 static int parse_worker(char *s, struct fpisa_rank *rank, char **device)
 {
-	char *dev = strchr(s, '@'), *port;
+	char *dev = strchr(s, '@'), *port, *host;
 	uint64_t number = FPISA_PORT;
 	int err;
 
 	if (dev)
 		*dev++ = 0;
-	port = strchr(s, ':');
-	if (port)
-		*port++ = 0;
-	err = parse_machine("--workers", s, &rank->addr);
+	host = fpisa_cut_endpoint(s, &port);
+	if (!host)
+		return refuse(BAD_USAGE, "--workers: '%s' is not an address with a port; write [2001:db8::1]:18001", s);
+	err = parse_machine("--workers", host, &rank->addr);
 	if (!err && port)
 		err = parse_number("--workers: port", port, 1, 65535, &number);
 	if (!err && dev && (!*dev || strlen(dev) >= IF_NAMESIZE || strpbrk(dev, ":/ \t")))
@@ -55,7 +66,7 @@ static bool multicast_possible(const struct fpisa_job *j)
 		if (j->rank[r].port != j->rank[0].port)
 			return false;
 		for (__u32 k = 0; k < r; k++)
-			if (j->rank[k].addr == j->rank[r].addr)
+			if (fpisa_same_address(&j->rank[k].addr, &j->rank[r].addr))
 				return false;
 	}
 	return true;
@@ -63,6 +74,8 @@ static bool multicast_possible(const struct fpisa_job *j)
 
 int job_complete(struct fpisa_job *j, __u32 job)
 {
+	bool given;
+
 	j->format = j->format ?: FPISA_FORMAT_FP32;
 	j->elements = j->elements ?: fpisa_default_elements(fpisa_format_of(j->format));
 	j->window = j->window ?: FPISA_DEFAULT_WINDOW;
@@ -71,14 +84,16 @@ int job_complete(struct fpisa_job *j, __u32 job)
 	j->rounding = j->rounding ?: fpisa_default_rounding(j->mode);
 	j->pipeline = j->pipeline ?: FPISA_PIPELINE_FUSED;
 	j->clz = j->clz ?: FPISA_CLZ_BITS;
+	given = fpisa_is_address(&j->group);
 	if (!j->fanout && j->flags & FPISA_JOB_LEAVES)
 		j->fanout = FPISA_FANOUT_UNICAST;
 	if (!j->fanout)
-		j->fanout = j->group || multicast_possible(j) ? FPISA_FANOUT_MULTICAST : FPISA_FANOUT_UNICAST;
-	if (j->fanout == FPISA_FANOUT_UNICAST && j->group)
+		j->fanout = given || multicast_possible(j) ? FPISA_FANOUT_MULTICAST : FPISA_FANOUT_UNICAST;
+	if (j->fanout == FPISA_FANOUT_UNICAST && given)
 		return refuse(BAD_USAGE, "--group requires multicast; leave --fanout unicast or --group out");
 	if (j->fanout == FPISA_FANOUT_MULTICAST) {
-		j->group = j->group ?: htonl(GROUP_BASE + job);
+		if (!given)
+			j->group = default_group(&j->rank[0].addr, job);
 		j->group_port = j->rank[0].port;
 	}
 	return 0;
@@ -111,7 +126,10 @@ bool job_first_behind(const struct job_spec *s, __u32 rank)
 
 unsigned int job_frame_bytes(const struct fpisa_job *j)
 {
-	return FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + fpisa_payload_bytes(fpisa_format_of(j->format), j->elements);
+	const unsigned int more = fpisa_is_ipv6(&j->rank[0].addr) ? FPISA_IPV6_LEN - FPISA_IP_LEN : 0;
+
+	return FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + more +
+	       fpisa_payload_bytes(fpisa_format_of(j->format), j->elements);
 }
 
 int job_parse_number(const char *text, __u32 *job)

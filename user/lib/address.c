@@ -1,41 +1,56 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Parsing of an aggregator's address; address.h has the contract. */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 #include "address.h"
+#include "base/address.h"
 #include "base/error.h"
 #include "fpisa/wire.h"
 #include "lookup.h"
 
 /*
- * Exclude network 0.0.0.0/8, multicast, reserved and broadcast addresses. The broadcast address of a network is
+ * Exclude network 0.0.0.0/8, ::, multicast, reserved and broadcast addresses. The broadcast address of a network is
  * detected in udp.c.
  */
-static int is_host(uint32_t address)
+static int is_host(const struct fpisa_address *a)
 {
-	return address >> 24 && address < 0xe0000000;
+	return fpisa_is_ipv6(a) ? !fpisa_is_multicast(a) : a->b[12] && a->b[12] < 0xe0;
 }
 
-int fpisa_parse_address(const char *text, struct in_addr *address, uint16_t *port)
+/* Parse the number of a port, NULL for the default. Return whether it is one. */
+static int read_port(const char *text, uint16_t *port)
 {
-	char host[INET_ADDRSTRLEN] = "", end;
-	const char *colon = text ? strchr(text, ':') : NULL;
-	size_t len = !text ? 0 : colon ? (size_t)(colon - text) : strlen(text);
 	unsigned int number = FPISA_PORT;
+	char end;
 
-	if (len < sizeof(host))
-		memcpy(host, text ? text : "", len);
-	if (colon && (colon[1] < '0' || colon[1] > '9' || sscanf(colon + 1, "%5u%c", &number, &end) != 1))
-		number = 0;
-	if (!number || number > 0xffff || inet_pton(AF_INET, host, address) != 1)
-		return fpisa_fail(-EINVAL, "'%s' is not an IPv4 address with an optional port, such as 10.0.0.1:18000",
-				  text ? text : "");
-	if (!is_host(ntohl(address->s_addr)))
-		return fpisa_no_host(text);
+	if (text && (*text < '0' || *text > '9' || sscanf(text, "%5u%c", &number, &end) != 1))
+		return 0;
 	*port = (uint16_t)number;
+	return number && number <= 0xffff;
+}
+
+int fpisa_parse_address(const char *text, struct fpisa_address *address, uint16_t *port)
+{
+	char copy[FPISA_ENDPOINT_LEN] = "", *number, *host;
+
+	if (text && strlen(text) < sizeof(copy))
+		strcpy(copy, text);
+	host = fpisa_cut_endpoint(copy, &number);
+	if (!host || !read_port(number, port) || !fpisa_address_read(host, address))
+		return fpisa_fail(
+			-EINVAL,
+			"'%s' is not an address with an optional port, such as 10.0.0.1:18000 or [2001:db8::1]:18000",
+			text ? text : "");
+	if (fpisa_is_ipv6(address) && fpisa_is_link_local(address))
+		return fpisa_fail(
+			-EINVAL,
+			"'%s' is a link-local address, which does not name its interface; give a global or a unique local "
+			"address",
+			text);
+	if (!is_host(address))
+		return fpisa_no_host(text);
 	return 0;
 }
 

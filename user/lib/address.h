@@ -4,12 +4,13 @@
 
 #include <netinet/in.h>
 #include <stdint.h>
+#include "fpisa/address.h"
 
 /*
- * Parse "10.0.0.1" or "10.0.0.1:18000"; *port is in host order. Return 0, or -EINVAL with the message set if `text` is
- * not the address of a host.
+ * Parse "10.0.0.1", "10.0.0.1:18000", "2001:db8::1" or "[2001:db8::1]:18000"; *port is in host order. Return 0, or -EINVAL
+ * with the message set if `text` is not the address of a host.
  */
-int fpisa_parse_address(const char *text, struct in_addr *address, uint16_t *port);
+int fpisa_parse_address(const char *text, struct fpisa_address *address, uint16_t *port);
 
 #define FPISA_HOST_ADDRESSES 8
 

@@ -28,7 +28,7 @@ static int parse_one(const char *text, size_t n, struct fpisa_aggregator *a)
 static int is_twice(const struct fpisa_aggregator *a, int n)
 {
 	for (int i = 0; i < n; i++)
-		if (a[i].address.s_addr == a[n].address.s_addr && a[i].port == a[n].port)
+		if (fpisa_same_address(&a[i].address, &a[n].address) && a[i].port == a[n].port)
 			return 1;
 	return 0;
 }

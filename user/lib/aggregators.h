@@ -2,18 +2,18 @@
 #ifndef FPISA_AGGREGATORS_H
 #define FPISA_AGGREGATORS_H
 
-#include <netinet/in.h>
 #include <stdint.h>
+#include "fpisa/address.h"
 #include "layout.h"
 
 struct fpisa_aggregator {
-	struct in_addr address;
+	struct fpisa_address address;
 	uint16_t port; /* host order */
 	uint32_t weight;
 };
 
 /*
- * Parse "ADDR[:PORT][*WEIGHT],...". Return the number of aggregators, 1 to FPISA_MAX_SHARDS, or -EINVAL with the
+ * Parse "ADDR[:PORT][*WEIGHT],...", an IPv6 address with a port in brackets. Return the number of aggregators, 1 to FPISA_MAX_SHARDS, or -EINVAL with the
  * message set.
  */
 int fpisa_parse_aggregators(const char *text, struct fpisa_aggregator a[FPISA_MAX_SHARDS]);

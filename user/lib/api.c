@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The public functions of fpisa.h for handles. The functions for calls are in call.c. */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include "aggregators.h"
 #include "api.h"
 #include "background.h"
+#include "base/address.h"
 #include "fpisa/job.h"
 #include "handle.h"
 #include "hold.h"
@@ -18,12 +18,12 @@
 
 static const uint32_t alone = 1; /* the weight of a single aggregator */
 
-static void set_peer(char *peer, size_t size, uint32_t address, uint16_t port)
+static void set_peer(struct fpisa_shard *s, const struct fpisa_aggregator *a)
 {
-	int n = snprintf(peer, size, "%s", inet_ntoa((struct in_addr){address}));
-
-	if (port != FPISA_PORT)
-		snprintf(peer + n, size - (size_t)n, ":%u", port);
+	if (a->port == FPISA_PORT)
+		fpisa_address_text(&a->address, s->peer);
+	else
+		fpisa_endpoint_text(&a->address, a->port, s->peer);
 }
 
 /* Name all aggregators, for messages that do not concern a single one. */
@@ -40,11 +40,11 @@ static void name_all(struct fpisa *f)
  * Open a shard's transport. The first shard binds the port, and the other shards share the port. The caller holds forks
  * (base/fork.h).
  */
-static int open_once(struct fpisa_shard *s, uint32_t address, uint16_t port)
+static int open_once(struct fpisa_shard *s, const struct fpisa_aggregator *a)
 {
 	if (s->index)
-		return fpisa_udp_open_beside(&s->t, s->f->shard->t, address, port, s->local_port);
-	return fpisa_transport_open(&s->t, s->f->transport, address, port, s->local_port);
+		return fpisa_udp_open_beside(&s->t, s->f->shard->t, &a->address, a->port, s->local_port);
+	return fpisa_transport_open(&s->t, s->f->transport, &a->address, a->port, s->local_port);
 }
 
 /* Open a shard's transport. The time since `began` counts against the deadline. */
@@ -52,10 +52,10 @@ static int open_transport(struct fpisa_shard *s, const struct fpisa_aggregator *
 {
 	int rc;
 
-	set_peer(s->peer, sizeof(s->peer), a->address.s_addr, a->port);
+	set_peer(s, a);
 	for (;;) {
 		fpisa_fork_hold();
-		rc = open_once(s, a->address.s_addr, a->port);
+		rc = open_once(s, a);
 		fpisa_fork_release();
 		if (rc != -EADDRINUSE || !fpisa_fork_settling() || fpisa_now() - began >= s->f->timeout_ns)
 			return rc;
@@ -204,14 +204,14 @@ int fpisa_hold_bind(struct fpisa *f, const struct fpisa_aggregator *a, uint16_t 
 	fpisa_lock(&f->shared.lock);
 	FPISA_EACH_SHARD(s, f) {
 		s->local_port = local_port;
-		set_peer(s->peer, sizeof(s->peer), a[s->index].address.s_addr, a[s->index].port);
+		set_peer(s, &a[s->index]);
 	}
 	name_all(f);
 	fpisa_unlock(&f->shared.lock);
 	/* A port stays in use until every forked child has closed its copy of the socket. */
 	fpisa_fork_hold();
 	for (uint32_t i = 0; i < f->layout.shards && !rc; i++)
-		rc = open_once(&f->shard[i], a[i].address.s_addr, a[i].port);
+		rc = open_once(&f->shard[i], &a[i]);
 	if (rc)
 		close_transports(f);
 	fpisa_fork_release();

@@ -8,6 +8,7 @@
 #define FPISA_HANDLE_H
 
 #include <stdint.h>
+#include "base/address.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fork.h"
@@ -43,8 +44,8 @@ struct fpisa_shard {
 	/* number of the job at this aggregator; a group's job may have different numbers at other aggregators */
 	uint32_t job;
 	struct fpisa_transport *t;
-	char peer[32];	     /* name of the aggregator in messages */
-	uint16_t local_port; /* local UDP port; 0: the transport has no socket */
+	char peer[FPISA_ENDPOINT_LEN]; /* name of the aggregator in messages */
+	uint16_t local_port;	       /* local UDP port; 0: the transport has no socket */
 	struct fpisa_joining joining;
 
 	/* The following members are set by the last join. */
@@ -62,10 +63,10 @@ struct fpisa {
 	struct fpisa_fork_hook fork; /* must be the first member */
 	struct fpisa_shard *shard;   /* array of layout.shards elements */
 	struct fpisa_layout layout;
-	struct fpisa_flight flight; /* state that the shards' windows share */
-	char peer[64];		    /* names of all aggregators in messages */
-	uint32_t job;		    /* number of the job at the first aggregator */
-	struct fpisa_key token;	    /* token of the job; 0: the job has no token */
+	struct fpisa_flight flight;	    /* state that the shards' windows share */
+	char peer[FPISA_ENDPOINT_LEN + 16]; /* names of all aggregators in messages */
+	uint32_t job;			    /* number of the job at the first aggregator */
+	struct fpisa_key token;		    /* token of the job; 0: the job has no token */
 	struct fpisa_nh_key nh;
 	uint64_t timeout_ns;
 	struct fpisa_clock clock; /* the clock of deadlines */

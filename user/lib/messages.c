@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include "base/clock.h"
-#include "base/order.h"
 #include "handle.h"
 #include "hold.h"
 #include "link.h"
@@ -123,7 +122,7 @@ static void take_bind(struct fpisa_link *l, const struct fpisa_manager_bind *b)
 	if (!f)
 		return;
 	if (!several)
-		to[0] = (struct fpisa_aggregator){.address.s_addr = fpisa_in_addr(b->address), .port = b->aggregator};
+		to[0] = (struct fpisa_aggregator){.address = fpisa_ipv4(b->address), .port = b->aggregator};
 	rc = fpisa_hold_bind(f, to, b->port);
 	pthread_mutex_lock(&l->lock);
 	if (rc && rc != -EADDRINUSE) {
@@ -158,7 +157,7 @@ static void take_aggregators(struct fpisa_link *l, const struct fpisa_manager_li
 		return;
 	l->shards = list->n;
 	for (uint32_t i = 0; i < list->n; i++)
-		l->aggregator[i] = (struct fpisa_aggregator){.address.s_addr = fpisa_in_addr(list->of[i].address),
+		l->aggregator[i] = (struct fpisa_aggregator){.address = fpisa_ipv4(list->of[i].address),
 							     .port = list->of[i].port,
 							     .weight = list->of[i].weight};
 }

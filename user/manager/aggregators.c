@@ -82,6 +82,7 @@ static void check(const struct manager *m, const struct manager_caller *c, const
 		  const struct manager_aggregator *at, struct fpisa_manager_refusal *why)
 {
 	char name[PLACE_TEXT], host[INET_ADDRSTRLEN];
+	const struct fpisa_address place = fpisa_ipv4(r->address ?: c->address);
 	bool again = at && at->caller == c, taken = at && at->caller && !again;
 
 	name_of_place(r->address ?: c->address, r->port, name, sizeof(name));
@@ -97,7 +98,7 @@ static void check(const struct manager *m, const struct manager_caller *c, const
 			  "aggregator %s: its frames have version %u, but this manager's have %u; run one release on "
 			  "all hosts",
 			  name, r->version, FPISA_VERSION);
-	} else if (!is_machine(r->address ?: c->address)) {
+	} else if (!is_machine(&place)) {
 		refuse_so(why, FPISA_MANAGER_R_aggregator,
 			  "aggregator %s: it has no address that ranks of other hosts can reach; give it one "
 			  "(address)",

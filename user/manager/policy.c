@@ -163,7 +163,7 @@ static int take_network(struct manager_policy *p, const char *s)
 	__be32 a, mask;
 	int err;
 
-	err = parse_address("--networks", first_of(s, strcspn(s, "/"), address, sizeof(address)), &a);
+	err = parse_ipv4("--networks", first_of(s, strcspn(s, "/"), address, sizeof(address)), &a);
 	if (!err && slash)
 		err = parse_number("--networks", slash + 1, 0, 32, &length);
 	if (err)
@@ -278,7 +278,7 @@ static int aggregator_option(struct manager_policy *p, int opt, const char *arg)
 		p->manager = arg;
 		return 0;
 	case OPT_ADDRESS:
-		return parse_machine("--address", arg, &p->address);
+		return parse_machine_ipv4("--address", arg, &p->address);
 	case OPT_RATE:
 		return manager_parse_rate(arg, &p->rate);
 	case OPT_COLOCATED:
@@ -306,7 +306,7 @@ int manager_option(struct manager_policy *p, int opt, const char *arg)
 		p->user = arg;
 		return 0;
 	case OPT_LISTEN:
-		return parse_address("--listen", arg, &p->listen);
+		return parse_ipv4("--listen", arg, &p->listen);
 	case OPT_PORT:
 		err = take_number("--port", arg, 65535, &number);
 		p->port = number;

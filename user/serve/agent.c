@@ -174,8 +174,8 @@ static void take_registered(struct agent *a)
 	note_registered(a, true);
 	a->told = false;
 	agent_tell_groups(&a->jobs);
-	log_line(&a->news, a->now_ms, "aggregator %s:%u of the manager at %s", address_text(a->jobs.local, address),
-		 a->port, a->manager);
+	log_line(&a->news, a->now_ms, "aggregator %s:%u of the manager at %s",
+		 address_text(fpisa_ipv4(a->jobs.local), address), a->port, a->manager);
 	if (!a->ever)
 		process_tell_systemd();
 	a->ever = true;
@@ -244,7 +244,7 @@ static void take_address(struct agent *a, __be32 address)
 		log_line(&a->errors, a->now_ms,
 			 "fpisa: serve: %s is not an address of this host; `ip -br addr` lists them (address); the "
 			 "address is unchanged",
-			 address_text(address, is));
+			 address_text(fpisa_ipv4(address), is));
 		return;
 	}
 	a->policy.address = address;
@@ -354,7 +354,7 @@ static int start(struct agent *a, struct config *c, const char *pin, struct colo
 	if (a->policy.address && !fpisa_address_is_here(a->policy.address))
 		return refuse(-EADDRNOTAVAIL,
 			      "serve: %s is not an address of this host; `ip -br addr` lists them (address)",
-			      address_text(a->policy.address, address));
+			      address_text(fpisa_ipv4(a->policy.address), address));
 	a->addresses = fpisa_find_host(a->manager, FPISA_MANAGER_SILENCE_MS * 1000000ull, a->to);
 	a->keyed = a->key_file != NULL;
 	if (a->addresses < 0 || (a->keyed && fpisa_psk_last(&a->psk, a->key_file)))

@@ -45,7 +45,7 @@ int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 po
 	setsockopt(s->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (bind(s->listener, (struct sockaddr *)&at, sizeof(at)) || listen(s->listener, BACKLOG))
 		return fail(-errno, "give another port or address in [manager], or end what listens there",
-			    "serve: %s:%u", address_text(policy->listen, a), port);
+			    "serve: %s:%u", address_text(fpisa_ipv4(policy->listen), a), port);
 	if (epoll_ctl(s->strangers, EPOLL_CTL_ADD, s->listener, &e) ||
 	    epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->strangers, &e))
 		return fail(-errno, NULL, "serve: watch the listening socket");
@@ -380,7 +380,7 @@ static void turn_away(struct conns_of *s, int fd, __be32 address)
 
 	s->manager->count.refused[FPISA_MANAGER_R_network]++;
 	snprintf(text, sizeof(text), "%s is not in a network that may ask for groups (networks)",
-		 address_text(address, a));
+		 address_text(fpisa_ipv4(address), a));
 	conn_refused(s, &(struct manager_caller){.address = address}, FPISA_MANAGER_R_network, text);
 	fpisa_channel_turn_away(fd, FPISA_MANAGER_R_network, text);
 }

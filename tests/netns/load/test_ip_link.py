@@ -135,16 +135,22 @@ PIPELINE_STAGED, FUSED, LPM, BITS, MULTICAST = 1, 2, 1, 2, 1
 GROUP = "239.1.2.3"
 
 
+def mapped(address):
+    """Return struct fpisa_address of an IPv4 address."""
+    return socket.inet_pton(socket.AF_INET6, "::ffff:" + address)
+
+
 def job_bytes(addresses, mode, rounding, pipeline, clz, elements=256, window=16):
     """Return struct fpisa_job of include/fpisa/job.h."""
     n = len(addresses)
     head = struct.pack("<IIQQQ", 1, n, (1 << n) - 1, 0, 0)  # no token
-    head += socket.inet_aton(ADDRESS) + socket.inet_aton(GROUP) + bytes([mode, rounding, pipeline, clz])
+    head += mapped(ADDRESS) + mapped(GROUP) + bytes([mode, rounding, pipeline, clz]) + bytes(4)
     head += struct.pack(">H", PORT) + struct.pack("<HHHII", elements, 0, 0, window, 0)  # no VLAN
     head += bytes([SUM, FP32, MULTICAST])
-    head += bytes(5 + 16 + 4)  # guard, family, flags, ports, keyed; faults; padding
+    head += bytes(5 + 16)  # guard, family, flags, ports, keyed; faults
     head += os.urandom(16)  # the key of the job's cookies
-    ranks = b"".join(socket.inet_aton(a) + struct.pack(">H", PORT) + struct.pack("<H", 1) for a in addresses)
+    head += bytes(24 + 8)  # parent, its rank, padding
+    ranks = b"".join(mapped(a) + struct.pack(">H", PORT) + struct.pack("<HI", 1, 0) for a in addresses)
     return head + ranks
 
 

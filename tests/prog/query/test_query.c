@@ -69,7 +69,7 @@ static void expect_to(const struct frame *f, uint32_t rank, uint32_t payload)
 	assert_memory_equal(f->data, mac, sizeof(mac));
 	memcpy(&to, f->data + 30, sizeof(to));
 	memcpy(&port, f->data + 36, sizeof(port));
-	assert_int_equal(to, q.job.rank[rank].addr);
+	assert_int_equal(to, q.job.rank[rank].addr.w[3]);
 	assert_int_equal(port, q.job.rank[rank].port);
 	assert_int_equal(f->len, FPISA_PAYLOAD_OFFSET + payload);
 }

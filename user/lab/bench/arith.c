@@ -188,8 +188,8 @@ static int make_job(struct bench_arith *a, struct bench_config *c)
 	int err;
 
 	*j = (struct fpisa_job){.workers = c->workers,
-				.address = htonl(ADDRESS),
-				.group = htonl(0xef465000u + c->id),
+				.address = fpisa_ipv4(htonl(ADDRESS)),
+				.group = fpisa_ipv4(htonl(0xef465000u + c->id)),
 				.group_port = htons(FPISA_PORT),
 				.elements = elements_of(c),
 				.window = c->window ?: 1,
@@ -202,7 +202,8 @@ static int make_job(struct bench_arith *a, struct bench_config *c)
 				.flags = c->flags,
 				.fanout = FPISA_FANOUT_MULTICAST};
 	for (uint32_t r = 0; r < c->workers; r++) {
-		j->rank[r] = (struct fpisa_rank){.addr = htonl(WORKER + r), .port = htons(FPISA_PORT), .given = 1};
+		j->rank[r] = (struct fpisa_rank){
+			.addr = fpisa_ipv4(htonl(WORKER + r)), .port = htons(FPISA_PORT), .given = 1};
 		ifindex[r] = LOOPBACK;
 	}
 	err = datapath_job_add(&a->dp, c->id, j, ifindex);

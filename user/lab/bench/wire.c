@@ -114,7 +114,7 @@ static int check_worker(const char *text)
 	if (strchr(text, ':'))
 		return refuse(BAD_USAGE, "--workers: %s: leave the port out", text);
 	snprintf(host, sizeof(host), "%.*s", (int)strcspn(text, "@"), text);
-	err = parse_machine("--workers", host, &address);
+	err = parse_machine_ipv4("--workers", host, &address);
 	if (!err && dev && !if_nametoindex(dev + 1))
 		err = refuse(-ENODEV, "%s: no such interface; see ip link", dev + 1);
 	return err;
@@ -179,7 +179,7 @@ static int parse(struct bench_wire *w, int argc, char **argv, bool worker)
 			workers = optarg;
 			break;
 		case OPT_ADDRESS:
-			err = parse_machine("--address", optarg, &w->aggregator);
+			err = parse_machine_ipv4("--address", optarg, &w->aggregator);
 			break;
 		case OPT_ELEMENTS:
 			err = parse_sizes(&w->elements, optarg) ? BAD_USAGE : 0;
@@ -356,7 +356,7 @@ int verb_bench_worker(int argc, char **argv)
 	wire.c = (struct common)COMMON_INIT;
 	err = prepare(argc, argv, true);
 	if (!err)
-		err = wire.devs == 1 ? parse_address("bench worker", wire.dev[0], &address) :
+		err = wire.devs == 1 ? parse_ipv4("bench worker", wire.dev[0], &address) :
 				       refuse(BAD_USAGE, "bench worker: give the aggregator's address");
 	if (!err)
 		err = bench_worker_sweep(&wire, wire.dev[0]);

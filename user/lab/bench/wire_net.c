@@ -67,7 +67,7 @@ static void lay_out(struct bench_wire *w)
 	snprintf(w->star.peer, sizeof(w->star.peer), "b%dw", getpid());
 	w->aggregator = htonl(BENCH_WIRE_ADDRESS);
 	for (uint32_t i = 0; i < w->workers; i++) {
-		address_text(htonl(star_worker_address(&w->star, i)), address[i]);
+		address_text(fpisa_ipv4(htonl(star_worker_address(&w->star, i))), address[i]);
 		w->address[i] = address[i];
 	}
 }
@@ -113,7 +113,7 @@ static int make_job(struct bench_wire *w, const struct bench_setting *s, uint32_
 		if (n >= sizeof(workers))
 			return refuse(BAD_USAGE, "--workers: the list is too long; shorten the names of interfaces");
 	}
-	spec.job.address = w->aggregator;
+	spec.job.address = w->aggregator ? fpisa_ipv4(w->aggregator) : FPISA_NO_ADDRESS;
 	spec.job.elements = s->elements;
 	spec.job.window = s->window;
 	spec.job.pipeline = s->pipeline;

@@ -234,7 +234,9 @@ void bench_wire_work(void *arg, int control)
 {
 	const struct bench_wire_rank *rank = arg;
 	char address[ADDRESS_LEN];
-	struct side s = {.w = rank->w, .rank = rank->rank, .address = address_text(htonl(BENCH_WIRE_ADDRESS), address)};
+	struct side s = {.w = rank->w,
+			 .rank = rank->rank,
+			 .address = address_text(fpisa_ipv4(htonl(BENCH_WIRE_ADDRESS)), address)};
 
 	if (!enter_network())
 		process_serve(control, &s.order, sizeof(s.order), carry_out, &s);

@@ -97,7 +97,7 @@ static int load(struct demo *d, uint32_t host)
 		err = datapath_open(&d->dp[host], pin);
 	if (err)
 		return err;
-	job.address = htonl(DEMO_HOST(host));
+	job.address = fpisa_ipv4(htonl(DEMO_HOST(host)));
 	job.rank[host].given = 1;
 	for (uint32_t r = 0; r < d->o.workers; r++)
 		ifindex[r] = if_nametoindex(r == host ? "lo" : "eth0");

@@ -220,9 +220,9 @@ static int check_colocated(struct demo_options *o, struct fpisa_job *j)
 		return refuse(BAD_USAGE, "--colocated requires --fanout unicast, because lo does not carry multicast");
 	o->xdp = DATAPATH_SKB;
 	j->fanout = FPISA_FANOUT_UNICAST;
-	j->address = htonl(DEMO_HOST(0));
+	j->address = fpisa_ipv4(htonl(DEMO_HOST(0)));
 	for (uint32_t r = 0; r < o->workers; r++) {
-		j->rank[r].addr = htonl(DEMO_HOST(r));
+		j->rank[r].addr = fpisa_ipv4(htonl(DEMO_HOST(r)));
 		j->rank[r].port = htons(DEMO_HOST_PORT);
 	}
 	return 0;
@@ -238,9 +238,9 @@ static int complete(struct demo_options *o, struct fpisa_job *j)
 		return err ?: job_complete(j, DEMO_JOB);
 	}
 	o->xdp = o->xdp ?: DATAPATH_NATIVE;
-	j->address = htonl(DEMO_ADDRESS);
+	j->address = fpisa_ipv4(htonl(DEMO_ADDRESS));
 	for (uint32_t r = 0; r < o->workers; r++) {
-		j->rank[r].addr = htonl(DEMO_NETWORK | r << 8 | 2);
+		j->rank[r].addr = fpisa_ipv4(htonl(DEMO_NETWORK | r << 8 | 2));
 		j->rank[r].port = htons(FPISA_PORT);
 	}
 	return job_complete(j, DEMO_JOB);

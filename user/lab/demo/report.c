@@ -145,7 +145,8 @@ static void print_workers(const struct demo *d, const struct demo_check *k)
 		const struct demo_result *w = &d->result[r];
 		char address[ADDRESS_LEN];
 
-		address_text(htonl(d->o.colocated ? DEMO_HOST(r) : star_worker_address(&d->star, r)), address);
+		address_text(fpisa_ipv4(htonl(d->o.colocated ? DEMO_HOST(r) : star_worker_address(&d->star, r))),
+			     address);
 		printf("%4u  %-14s %8" PRIu64 " %11" PRIu64 " %11" PRIu64 " %8.3f ms %9.4f %7.3f %7" PRIu64 "\n", r,
 		       address, w->chunks, w->info.retransmits, w->info.duplicates, w->info.rtt_ns / 1e6,
 		       seconds_of(d, r), gbps(d, seconds_of(d, r)), k->worker[r]);
@@ -170,8 +171,8 @@ static void print_traffic(const struct demo *d)
 		const struct demo_traffic *t = &d->traffic[r];
 		char address[ADDRESS_LEN];
 
-		printf("%-14s %13.3f %9.3f\n", address_text(htonl(DEMO_HOST(r)), address), (double)t->sent / 1e6,
-		       (double)t->received / 1e6);
+		printf("%-14s %13.3f %9.3f\n", address_text(fpisa_ipv4(htonl(DEMO_HOST(r))), address),
+		       (double)t->sent / 1e6, (double)t->received / 1e6);
 		most = fmax(most, fmax((double)t->sent, (double)t->received));
 	}
 	printf("a ring of these hosts sends %.3f MB of values on each link; with headers, this run sent %.2f times "
@@ -295,7 +296,7 @@ static void add_traffic(struct json_object *j, const struct demo *d)
 	for (uint32_t r = 0; r < d->o.workers; r++) {
 		struct json_object *o = json_object_new_object();
 
-		add_text(o, "address", address_text(htonl(DEMO_HOST(r)), address));
+		add_text(o, "address", address_text(fpisa_ipv4(htonl(DEMO_HOST(r))), address));
 		add_int(o, "sent_bytes", d->traffic[r].sent);
 		add_int(o, "received_bytes", d->traffic[r].received);
 		json_object_array_add(hosts, o);

@@ -62,7 +62,7 @@ int soak_add_job(struct soak *s, uint32_t job)
 	struct fpisa_job config = {
 		.workers = j->ranks,
 		.token = j->config.token,
-		.address = htonl(SOAK_ADDRESS),
+		.address = fpisa_ipv4(htonl(SOAK_ADDRESS)),
 		.window = 1u << random_below(&s->random, 6),
 		.format = kinds[kind].format,
 		.mode = kinds[kind].mode,
@@ -87,7 +87,7 @@ int soak_add_job(struct soak *s, uint32_t job)
 		config.flags = FPISA_JOB_BIG_ENDIAN;
 	config.elements = (uint16_t)(FPISA_BLOCK * (1 + random_below(&s->random, most / FPISA_BLOCK)));
 	if (config.fanout == FPISA_FANOUT_MULTICAST) {
-		config.group = htonl(GROUP | job);
+		config.group = fpisa_ipv4(htonl(GROUP | job));
 		config.group_port = htons((uint16_t)(FPISA_PORT + job));
 	}
 	for (uint32_t r = 0; r < j->ranks; r++) {
@@ -95,7 +95,7 @@ int soak_add_job(struct soak *s, uint32_t job)
 
 		star_port(dev, &soak_star, j->host[r]);
 		ifindex[r] = if_nametoindex(dev);
-		config.rank[r].addr = htonl(star_worker_address(&soak_star, j->host[r]));
+		config.rank[r].addr = fpisa_ipv4(htonl(star_worker_address(&soak_star, j->host[r])));
 		config.rank[r].port = htons((uint16_t)(FPISA_PORT + job));
 	}
 	err = datapath_job_add(&s->dp, job, &config, ifindex);

@@ -125,8 +125,8 @@ static inline uint32_t frame_outer(uint8_t *frame, const struct fpisa_job *j, ui
 			   .ttl = 64,
 			   .protocol = IPPROTO_UDP,
 			   .tot_len = htons((uint16_t)(FPISA_IP_LEN + udp_len)),
-			   .saddr = from->addr,
-			   .daddr = j->address};
+			   .saddr = from->addr.w[3],
+			   .daddr = j->address.w[3]};
 
 	ip.check = frame_ip_checksum(&ip);
 	memcpy(frame, &eth, sizeof(eth));

@@ -9,12 +9,7 @@
 
 #include <linux/types.h>
 #include <netinet/in.h>
-
-#ifdef __CHECKER__
-#define FPISA_FORCE __attribute__((force))
-#else
-#define FPISA_FORCE
-#endif
+#include "fpisa/address.h"
 
 static inline __be32 fpisa_be32(in_addr_t address)
 {

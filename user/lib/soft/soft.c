@@ -107,13 +107,14 @@ static enum fpisa_verdict refuse(const struct fpisa_soft *s, struct packet *p, u
 	return fpisa_soft_reply(s, p, 0, 1ull << rank, v);
 }
 
-static enum fpisa_verdict hello(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport, uint32_t payload)
+static enum fpisa_verdict hello(struct fpisa_soft *s, struct packet *p, const struct fpisa_address *from, __be16 sport,
+				uint32_t payload)
 {
 	enum fpisa_waiting waiting = FPISA_HELLO_WAITS;
 	enum fpisa_verdict v;
 	uint32_t rank = 0;
 
-	v = fpisa_check_hello(p->h, p->payload, payload, &s->job, saddr, sport, &rank);
+	v = fpisa_check_hello(p->h, p->payload, payload, &s->job, from, sport, &rank);
 	if ((v == FPISA_V_ok || v == FPISA_V_not_live) &&
 	    fpisa_proof(&s->job, s->nh.w, p->h, p->payload) != ((const struct fpisa_hello *)p->payload)->proof)
 		return FPISA_V_token;
@@ -277,17 +278,17 @@ static int take_in(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *sl
 	return partials_of(s, slot) ? add_part(s, p, slot, first) : add_registers(s, p, slot, first);
 }
 
-static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport, uint32_t port,
-			      uint32_t payload)
+static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, const struct fpisa_address *from, __be16 sport,
+			      uint32_t port, uint32_t payload)
 {
 	struct fpisa_slot *slot;
 	enum fpisa_verdict v;
 	int step;
 
 	if (s->job.flags & FPISA_JOB_LEAVES)
-		v = fpisa_check_partial(p->h, payload, &s->job, &s->session, saddr, sport);
+		v = fpisa_check_partial(p->h, payload, &s->job, &s->session, from, sport);
 	else
-		v = fpisa_check_add(p->h, payload, &s->job, &s->session, saddr, sport);
+		v = fpisa_check_add(p->h, payload, &s->job, &s->session, from, sport);
 	if (v == FPISA_V_ok)
 		v = fpisa_check_port(p->h, &s->job, port);
 	if (v != FPISA_V_ok && !fpisa_reported(v))
@@ -314,7 +315,8 @@ static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 sad
 	return complete(s, p, slot, step == FPISA_STEP_RESEND);
 }
 
-static enum fpisa_verdict take(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport, uint32_t port)
+static enum fpisa_verdict take(struct fpisa_soft *s, struct packet *p, const struct fpisa_address *from, __be16 sport,
+			       uint32_t port)
 {
 	enum fpisa_verdict v;
 	uint32_t payload;
@@ -332,12 +334,12 @@ static enum fpisa_verdict take(struct fpisa_soft *s, struct packet *p, __be32 sa
 	if (v != FPISA_V_ok)
 		return v;
 	if (p->h->type == FPISA_TYPE_HELLO)
-		return port ? FPISA_V_port : hello(s, p, saddr, sport, payload);
-	return add(s, p, saddr, sport, port, payload);
+		return port ? FPISA_V_port : hello(s, p, from, sport, payload);
+	return add(s, p, from, sport, port, payload);
 }
 
-enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 sport, uint32_t port, int marked,
-				    void *frame, size_t *len, uint64_t *to)
+enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, const struct fpisa_address *from, __be16 sport, uint32_t port,
+				    int marked, void *frame, size_t *len, uint64_t *to)
 {
 	struct packet p = {
 		.h = frame,
@@ -349,7 +351,7 @@ enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 s
 	enum fpisa_verdict v;
 
 	*to = 0;
-	v = take(s, &p, saddr, sport, port);
+	v = take(s, &p, from, sport, port);
 	count(&(&s->counters.v_not_ours)[v], 1);
 	return v;
 }

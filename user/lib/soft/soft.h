@@ -43,12 +43,12 @@ int fpisa_soft_init(struct fpisa_soft *s);
 void fpisa_soft_free(struct fpisa_soft *s);
 
 /*
- * Process one frame of *len bytes from its FPISA header on, sent from saddr:sport to the aggregator's port number
+ * Process one frame of *len bytes from its FPISA header on, sent from this address and port to the aggregator's port number
  * `port`, from 0. `marked` is nonzero if the frame had a congestion mark (ECN CE). Turn the frame into its reply of
  * *len bytes. Set *to to the ranks that get the reply, or to 0 if there is no reply.
  */
-enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 sport, uint32_t port, int marked,
-				    void *frame, size_t *len, uint64_t *to);
+enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, const struct fpisa_address *from, __be16 sport, uint32_t port,
+				    int marked, void *frame, size_t *len, uint64_t *to);
 
 /*
  * Turn the aggregator into a leaf, which is rank `rank` of job number `job` at a parent. send(arg, ...) sends to the

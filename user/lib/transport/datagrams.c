@@ -86,12 +86,14 @@ static size_t segment_size(struct fpisa_datagrams *d, int i)
 static int is_marked(struct fpisa_datagrams *d, int i)
 {
 	uint8_t tos = 0;
+	int class = 0;
 
 	control(d, i, IPPROTO_IP, IP_TOS, &tos, sizeof(tos));
-	return FPISA_IS_CE(tos);
+	control(d, i, IPPROTO_IPV6, IPV6_TCLASS, &class, sizeof(class));
+	return FPISA_IS_CE(tos) || FPISA_IS_CE(class);
 }
 
-int fpisa_datagrams_frames(struct fpisa_datagrams *d, struct fpisa_in *in, int most, const struct sockaddr_in *source,
+int fpisa_datagrams_frames(struct fpisa_datagrams *d, struct fpisa_in *in, int most, const union fpisa_sockaddr *source,
 			   uint64_t *bad)
 {
 	int good = 0;
@@ -101,8 +103,7 @@ int fpisa_datagrams_frames(struct fpisa_datagrams *d, struct fpisa_in *in, int m
 		size_t size = d->msg[i].msg_len, segment = segment_size(d, i);
 		int marked = is_marked(d, i);
 
-		if (d->from[i].sin_addr.s_addr != source->sin_addr.s_addr || d->from[i].sin_port != source->sin_port ||
-		    (segment < size && segment % FRAME_UNIT)) {
+		if (!fpisa_same_sockaddr(&d->from[i], source) || (segment < size && segment % FRAME_UNIT)) {
 			*bad += segment ? (size + segment - 1) / segment : 1;
 			continue;
 		}

@@ -7,20 +7,20 @@
 #ifndef FPISA_DATAGRAMS_H
 #define FPISA_DATAGRAMS_H
 
-#include <netinet/in.h>
 #include <sys/socket.h>
+#include "lib/base/address.h"
 #include "transport.h"
 
-/* Control messages with the size of merged datagrams (UDP_GRO), and with the field tos (IP_RECVTOS). */
+/* Control messages with the size of merged datagrams (UDP_GRO), and with the field tos (IP_RECVTOS) or the traffic class (IPV6_RECVTCLASS). */
 union fpisa_datagram_control {
-	char space[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint8_t))];
+	char space[2 * CMSG_SPACE(sizeof(int))];
 	struct cmsghdr align;
 };
 
 struct fpisa_datagrams {
 	int n, next;   /* number of datagrams of the last receive, and index of the datagram with the next frame */
 	size_t offset; /* offset of the next frame */
-	struct sockaddr_in from[FPISA_BATCH];
+	union fpisa_sockaddr from[FPISA_BATCH];
 	struct iovec iov[FPISA_BATCH];
 	struct mmsghdr msg[FPISA_BATCH];
 	union fpisa_datagram_control control[FPISA_BATCH];
@@ -44,7 +44,7 @@ int fpisa_datagrams_look(struct fpisa_datagrams *d, int fd, int most);
  * Return up to `most` frames that `source` sent. Frames of other senders, and data that cannot be frames, are counted
  * in *bad. Return the number of frames. The frames are valid until the next receive.
  */
-int fpisa_datagrams_frames(struct fpisa_datagrams *d, struct fpisa_in *in, int most, const struct sockaddr_in *source,
+int fpisa_datagrams_frames(struct fpisa_datagrams *d, struct fpisa_in *in, int most, const union fpisa_sockaddr *source,
 			   uint64_t *bad);
 
 #endif

@@ -106,7 +106,7 @@ static void aggregate(struct fpisa_mem *m, uint32_t rank, uint32_t port, void *f
 	const struct fpisa_rank *from = &m->soft.job.rank[rank];
 	uint64_t to;
 
-	fpisa_soft_frame(&m->soft, from->addr, from->port, port, 0, frame, &len, &to);
+	fpisa_soft_frame(&m->soft, &from->addr, from->port, port, 0, frame, &len, &to);
 	deliver(m, frame, len, to);
 }
 
@@ -278,7 +278,7 @@ static int job_of(struct fpisa_job *j, const struct fpisa_mem_options *o)
 		.flags = o->flags,
 	};
 	for (uint32_t i = 0; i < o->workers; i++)
-		j->rank[i] = (struct fpisa_rank){.addr = fpisa_be32(htonl(INADDR_LOOPBACK)),
+		j->rank[i] = (struct fpisa_rank){.addr = fpisa_ipv4(fpisa_be32(htonl(INADDR_LOOPBACK))),
 						 .port = fpisa_be16(htons((uint16_t)(i + 1)))};
 	return 0;
 }

@@ -16,8 +16,8 @@ struct query {
 		struct rtmsg route;
 		struct ndmsg neighbour;
 	} body;
-	struct rtattr address; /* RTA_DST or NDA_DST */
-	uint32_t value;
+	struct rtattr attribute; /* RTA_DST or NDA_DST */
+	uint8_t value[16];	 /* the address; IPv4 takes 4 bytes */
 };
 
 union answer {
@@ -27,14 +27,33 @@ union answer {
 
 _Static_assert(sizeof(struct rtmsg) == sizeof(struct ndmsg) && RTA_DST == (int)NDA_DST, "one shape for both");
 
-/* Send a request and receive its answer, whose type is `type`. */
-static int ask(int fd, struct query *q, uint16_t request, uint16_t type, union answer *a)
+static uint8_t family_of(const struct fpisa_address *a)
 {
+	return fpisa_is_ipv6(a) ? AF_INET6 : AF_INET;
+}
+
+static size_t size_of(const struct fpisa_address *a)
+{
+	return fpisa_is_ipv6(a) ? sizeof(a->b) : sizeof(a->w[3]);
+}
+
+/* Return the bytes of the address as netlink has them. */
+static const void *bytes_of(const struct fpisa_address *a)
+{
+	return fpisa_is_ipv6(a) ? (const void *)a->b : &a->w[3];
+}
+
+/* Send one request about an address and receive its answer, of `type`. */
+static int ask(int fd, struct query *q, const struct fpisa_address *about, uint16_t request, uint16_t type,
+	       union answer *a)
+{
+	const size_t len = sizeof(*q) - sizeof(q->value) + size_of(about);
 	ssize_t n;
 
-	q->nlh = (struct nlmsghdr){.nlmsg_len = sizeof(*q), .nlmsg_type = request, .nlmsg_flags = NLM_F_REQUEST};
-	q->address = (struct rtattr){.rta_len = RTA_LENGTH(sizeof(q->value)), .rta_type = RTA_DST};
-	if (send(fd, q, sizeof(*q), 0) < 0)
+	q->nlh = (struct nlmsghdr){.nlmsg_len = (uint32_t)len, .nlmsg_type = request, .nlmsg_flags = NLM_F_REQUEST};
+	q->attribute = (struct rtattr){.rta_len = (uint16_t)RTA_LENGTH(size_of(about)), .rta_type = RTA_DST};
+	memcpy(q->value, bytes_of(about), size_of(about));
+	if (send(fd, q, len, 0) < 0)
 		return -errno;
 	n = recv(fd, a, sizeof(*a), 0);
 	if (n < 0)
@@ -60,30 +79,39 @@ static int attribute(const union answer *a, size_t body, uint16_t type, void *to
 	return 0;
 }
 
-/* Find the route. Set *gateway to the neighbour to which frames go. */
-static int find_route(int fd, struct fpisa_route *h, uint32_t address, uint32_t *gateway)
+/* Copy the attribute if it is an address of the family that *to has. */
+static int address_attribute(const union answer *a, uint16_t type, struct fpisa_address *to)
 {
-	struct query q = {.body.route = {.rtm_family = AF_INET, .rtm_dst_len = 32}, .value = address};
+	if (fpisa_is_ipv6(to))
+		return attribute(a, sizeof(struct rtmsg), type, to->b, sizeof(to->b));
+	return attribute(a, sizeof(struct rtmsg), type, &to->w[3], sizeof(to->w[3]));
+}
+
+/* Find the route. Set *gateway to the neighbour to which frames go. */
+static int find_route(int fd, struct fpisa_route *h, const struct fpisa_address *address, struct fpisa_address *gateway)
+{
+	struct query q = {
+		.body.route = {.rtm_family = family_of(address), .rtm_dst_len = (uint8_t)(8 * size_of(address))}};
 	union answer a;
-	int rc = ask(fd, &q, RTM_GETROUTE, RTM_NEWROUTE, &a);
+	int rc = ask(fd, &q, address, RTM_GETROUTE, RTM_NEWROUTE, &a);
 
 	if (rc)
 		return rc;
 	if (((const struct rtmsg *)NLMSG_DATA(&a.nlh))->rtm_type != RTN_UNICAST)
 		return -EOPNOTSUPP;
-	*gateway = address;
-	attribute(&a, sizeof(struct rtmsg), RTA_GATEWAY, gateway, sizeof(*gateway));
+	*gateway = h->source = *address;
+	address_attribute(&a, RTA_GATEWAY, gateway);
 	if (!attribute(&a, sizeof(struct rtmsg), RTA_OIF, &h->ifindex, sizeof(h->ifindex)) ||
-	    !attribute(&a, sizeof(struct rtmsg), RTA_PREFSRC, &h->source, sizeof(h->source)))
+	    !address_attribute(&a, RTA_PREFSRC, &h->source))
 		return -ENETUNREACH;
 	return 0;
 }
 
-static int find_neighbour(int fd, struct fpisa_route *h, uint32_t gateway)
+static int find_neighbour(int fd, struct fpisa_route *h, const struct fpisa_address *gateway)
 {
-	struct query q = {.body.neighbour = {.ndm_family = AF_INET, .ndm_ifindex = (int)h->ifindex}, .value = gateway};
+	struct query q = {.body.neighbour = {.ndm_family = family_of(gateway), .ndm_ifindex = (int)h->ifindex}};
 	union answer a;
-	int rc = ask(fd, &q, RTM_GETNEIGH, RTM_NEWNEIGH, &a);
+	int rc = ask(fd, &q, gateway, RTM_GETNEIGH, RTM_NEWNEIGH, &a);
 
 	if (rc)
 		return rc == -ENOENT ? -EAGAIN : rc;
@@ -113,9 +141,9 @@ static int find_interface(struct fpisa_route *h)
 	return rc;
 }
 
-int fpisa_nexthop(struct fpisa_route *h, uint32_t address)
+int fpisa_nexthop(struct fpisa_route *h, const struct fpisa_address *address)
 {
-	uint32_t gateway = 0;
+	struct fpisa_address gateway;
 	int fd, rc;
 
 	*h = (struct fpisa_route){.ifindex = 0};
@@ -126,7 +154,7 @@ int fpisa_nexthop(struct fpisa_route *h, uint32_t address)
 	if (!rc)
 		rc = find_interface(h);
 	if (!rc)
-		rc = find_neighbour(fd, h, gateway);
+		rc = find_neighbour(fd, h, &gateway);
 	close(fd);
 	return rc;
 }

@@ -3,7 +3,8 @@
 #include "fpisa.h"
 #include "transport.h"
 
-static int (*const openers[])(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port) = {
+static int (*const openers[])(struct fpisa_transport **t, const struct fpisa_address *address, uint16_t port,
+			      uint16_t local_port) = {
 	[FPISA_TRANSPORT_UDP] = fpisa_udp_open,
 	[FPISA_TRANSPORT_XSK] = fpisa_xsk_open,
 };
@@ -13,7 +14,8 @@ int fpisa_transport_known(uint32_t name)
 	return name < sizeof(openers) / sizeof(openers[0]);
 }
 
-int fpisa_transport_open(struct fpisa_transport **t, uint32_t name, uint32_t address, uint16_t port, uint16_t local_port)
+int fpisa_transport_open(struct fpisa_transport **t, uint32_t name, const struct fpisa_address *address, uint16_t port,
+			 uint16_t local_port)
 {
 	return openers[name](t, address, port, local_port);
 }

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
+#include "fpisa/address.h"
 #include "fpisa/tag.h"
 
 #define FPISA_BATCH 32 /* most frames per call */
@@ -120,21 +121,21 @@ static inline uint64_t fpisa_transport_drops(struct fpisa_transport *t)
 
 /*
  * Open a transport. Return 0, or a negative errno with the message set, which is -EINVAL if the address is a broadcast
- * address by the routes of this host. address and port are those of the aggregator. The address is in network order,
- * and ports are in host order. fpisa_mem_open() also returns the job and the token of its aggregator.
+ * address by the routes of this host. address and port are those of the aggregator. Ports are in
+ * host order. fpisa_mem_open() also returns the job and the token of its aggregator.
  */
 struct fpisa_mem;
-int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port);
-int fpisa_xsk_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port);
+int fpisa_udp_open(struct fpisa_transport **t, const struct fpisa_address *address, uint16_t port, uint16_t local_port);
+int fpisa_xsk_open(struct fpisa_transport **t, const struct fpisa_address *address, uint16_t port, uint16_t local_port);
 int fpisa_mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t rank, uint32_t *job,
 		   struct fpisa_key *token);
 
 /* Open another UDP transport that shares the port of `first`. All transports of a port must be closed together. */
-int fpisa_udp_open_beside(struct fpisa_transport **t, struct fpisa_transport *first, uint32_t address, uint16_t port,
-			  uint16_t local_port);
+int fpisa_udp_open_beside(struct fpisa_transport **t, struct fpisa_transport *first,
+			  const struct fpisa_address *address, uint16_t port, uint16_t local_port);
 
 /* Open transport UDP or xsk, by enum fpisa_transport_name. fpisa_transport_known() returns whether `name` is valid. */
-int fpisa_transport_open(struct fpisa_transport **t, uint32_t name, uint32_t address, uint16_t port,
+int fpisa_transport_open(struct fpisa_transport **t, uint32_t name, const struct fpisa_address *address, uint16_t port,
 			 uint16_t local_port);
 int fpisa_transport_known(uint32_t name);
 

@@ -15,7 +15,6 @@
  * aggregator to its socket. Each socket joins the multicast address of the results only for this source.
  */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/sock_diag.h>
@@ -29,8 +28,8 @@
 #include <unistd.h>
 #include "datagrams.h"
 #include "fpisa/wire.h"
+#include "lib/base/address.h"
 #include "lib/base/error.h"
-#include "lib/base/order.h"
 #include "lib/base/shards.h"
 #include "nexthop.h"
 #include "transport.h"
@@ -45,9 +44,13 @@ struct udp {
 	struct fpisa_transport base;
 	int fd;
 	int no_segment; /* UDP_SEGMENT is not supported, by an old kernel or by a device without checksum offload */
-	struct sockaddr_in to;
-	struct in_addr source;	/* source of the replies */
-	struct ip_mreqn member; /* multicast address that the socket has joined, and its interface; 0: none */
+	union fpisa_sockaddr to;
+	struct fpisa_address source; /* source of the replies */
+	struct fpisa_membership {
+		struct fpisa_address group; /* multicast address that the socket has joined; :: if none */
+		struct in_addr local;	    /* our address on the way to the aggregator, over IPv4 */
+		unsigned int ifindex;
+	} member;
 	struct udp *first,
 		/*
 		 * list of the sockets that share a port, in the order of bind(); `first` is NULL if the port is not
@@ -90,11 +93,22 @@ static size_t frame_size(const struct fpisa_out *out)
 	return size;
 }
 
-static struct sockaddr_in destination(const struct udp *u, const struct fpisa_out *out)
+/* sin_port and sin6_port have one place. */
+static uint16_t port_of(const struct udp *u)
 {
-	struct sockaddr_in to = u->to;
+	return ntohs(u->to.v4.sin_port);
+}
 
-	to.sin_port = htons((uint16_t)(ntohs(to.sin_port) + out->port));
+static int is_ipv6(const struct udp *u)
+{
+	return u->to.any.sa_family == AF_INET6;
+}
+
+static union fpisa_sockaddr destination(const struct udp *u, const struct fpisa_out *out)
+{
+	union fpisa_sockaddr to = u->to;
+
+	to.v4.sin_port = htons((uint16_t)(port_of(u) + out->port));
 	return to;
 }
 
@@ -128,11 +142,11 @@ static int gso_length(const struct udp *u, const struct fpisa_out *out, int n)
 static int send_gso(struct udp *u, const struct fpisa_out *out, int k)
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(uint16_t))] = {0};
-	struct sockaddr_in to = destination(u, out);
+	union fpisa_sockaddr to = destination(u, out);
 	struct iovec part[GSO_PARTS];
 	struct msghdr msg = {
 		.msg_name = &to,
-		.msg_namelen = sizeof(to),
+		.msg_namelen = fpisa_sockaddr_len(&to),
 		.msg_iov = part,
 		.msg_control = control,
 		.msg_controllen = sizeof(control),
@@ -153,7 +167,7 @@ static int send_gso(struct udp *u, const struct fpisa_out *out, int k)
 /* Send n frames one by one. If an error is temporary (is_loss()), only the frame is lost. */
 static int send_frames(struct udp *u, const struct fpisa_out *out, int n)
 {
-	struct sockaddr_in to[FPISA_BATCH];
+	union fpisa_sockaddr to[FPISA_BATCH];
 	struct mmsghdr msg[FPISA_BATCH];
 	int sent = 0, rc;
 
@@ -161,7 +175,7 @@ static int send_frames(struct udp *u, const struct fpisa_out *out, int n)
 		to[i] = destination(u, &out[i]);
 		msg[i].msg_hdr = (struct msghdr){
 			.msg_name = &to[i],
-			.msg_namelen = sizeof(to[i]),
+			.msg_namelen = fpisa_sockaddr_len(&to[i]),
 			.msg_iov = (struct iovec *)out[i].part,
 			.msg_iovlen = (size_t)out[i].parts,
 		};
@@ -219,7 +233,7 @@ static int wait_readable(int fd, uint64_t timeout_ns)
 int fpisa_udp_take(struct fpisa_transport *t, struct fpisa_in *in, int most)
 {
 	struct udp *u = (struct udp *)t;
-	const struct sockaddr_in source = {.sin_addr = u->source, .sin_port = u->to.sin_port};
+	const union fpisa_sockaddr source = fpisa_sockaddr_of(&u->source, port_of(u));
 	int n = 0, looked = !fpisa_datagrams_left(&u->datagrams);
 
 	if (looked)
@@ -244,10 +258,10 @@ static int udp_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t 
 }
 
 /*
- * Find the local address on the route to the aggregator, or INADDR_ANY if there is no route yet. Return 0, or a
+ * Find the local IPv4 address on the route to the aggregator, or INADDR_ANY if there is no route yet. Return 0, or a
  * negative errno.
  */
-static int local_address(const struct sockaddr_in *to, struct in_addr *address)
+static int local_address(const union fpisa_sockaddr *to, struct in_addr *address)
 {
 	struct sockaddr_in local = {.sin_family = AF_INET};
 	socklen_t len = sizeof(local);
@@ -255,7 +269,7 @@ static int local_address(const struct sockaddr_in *to, struct in_addr *address)
 
 	if (fd < 0)
 		return -errno;
-	if (connect(fd, (const struct sockaddr *)to, sizeof(*to)) || getsockname(fd, (struct sockaddr *)&local, &len))
+	if (connect(fd, &to->any, fpisa_sockaddr_len(to)) || getsockname(fd, (struct sockaddr *)&local, &len))
 		local.sin_addr.s_addr = htonl(INADDR_ANY);
 	close(fd);
 	*address = local.sin_addr;
@@ -263,42 +277,70 @@ static int local_address(const struct sockaddr_in *to, struct in_addr *address)
 }
 
 /* Join `m`. With several aggregators, join only for the source of this aggregator. */
-static int add_source(const struct udp *u, const struct ip_mreqn *m)
+static int add_source(const struct udp *u, const struct fpisa_membership *m)
 {
-	const struct ip_mreq_source from = {
-		.imr_multiaddr = m->imr_multiaddr, .imr_interface = m->imr_address, .imr_sourceaddr = u->source};
+	const struct ip_mreq_source from = {.imr_multiaddr.s_addr = fpisa_in_addr(m->group.w[3]),
+					    .imr_interface = m->local,
+					    .imr_sourceaddr.s_addr = fpisa_in_addr(u->source.w[3])};
+	struct group_source_req from6 = {.gsr_interface = m->ifindex};
+	const union fpisa_sockaddr group = fpisa_sockaddr_of(&m->group, 0), source = fpisa_sockaddr_of(&u->source, 0);
 
-	return setsockopt(u->fd, IPPROTO_IP, IP_ADD_SOURCE_MEMBERSHIP, &from, sizeof(from));
+	if (!is_ipv6(u))
+		return setsockopt(u->fd, IPPROTO_IP, IP_ADD_SOURCE_MEMBERSHIP, &from, sizeof(from));
+	memcpy(&from6.gsr_group, &group, sizeof(group));
+	memcpy(&from6.gsr_source, &source, sizeof(source));
+	return setsockopt(u->fd, IPPROTO_IPV6, MCAST_JOIN_SOURCE_GROUP, &from6, sizeof(from6));
 }
 
-static int add_membership(const struct udp *u, const struct ip_mreqn *m)
+/* Join or leave `m`, without regard to sources. Leaving ends a membership for a source too. */
+static int change_membership(const struct udp *u, const struct fpisa_membership *m, int join)
 {
-	return u->first ? add_source(u, m) : setsockopt(u->fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, m, sizeof(*m));
+	const struct ip_mreqn v4 = {.imr_multiaddr.s_addr = fpisa_in_addr(m->group.w[3]),
+				    .imr_address = m->local,
+				    .imr_ifindex = (int)m->ifindex};
+	struct ipv6_mreq v6 = {.ipv6mr_interface = m->ifindex};
+
+	if (!is_ipv6(u))
+		return setsockopt(u->fd, IPPROTO_IP, join ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, &v4, sizeof(v4));
+	memcpy(&v6.ipv6mr_multiaddr, &m->group, sizeof(v6.ipv6mr_multiaddr));
+	return setsockopt(u->fd, IPPROTO_IPV6, join ? IPV6_JOIN_GROUP : IPV6_LEAVE_GROUP, &v6, sizeof(v6));
+}
+
+static int add_membership(const struct udp *u, const struct fpisa_membership *m)
+{
+	return u->first ? add_source(u, m) : change_membership(u, m, 1);
 }
 
 /*
- * Join the multicast address `group`, 0 for none, on the interface that leads to the aggregator, or else on the
+ * Join the multicast address `group`, :: for none, on the interface that leads to the aggregator, or else on the
  * kernel's default. If the address or the interface has changed since the last join, leave the old multicast address.
  */
-static int join_group(struct udp *u, struct in_addr group)
+static int join_group(struct udp *u, const struct fpisa_address *group)
 {
-	struct ip_mreqn m = {.imr_multiaddr = group};
+	const struct fpisa_address aggregator = fpisa_address_from(&u->to);
+	const int given = fpisa_is_address(group);
+	struct fpisa_membership m;
 	struct fpisa_route hop = {.ifindex = 0};
-	int rc = group.s_addr ? local_address(&u->to, &m.imr_address) : 0;
+	int rc = 0;
 
+	memset(&m, 0, sizeof(m));
+	m.group = *group;
+	if (given && !is_ipv6(u))
+		rc = local_address(&u->to, &m.local);
 	if (rc)
 		return rc;
-	if (group.s_addr)
-		fpisa_nexthop(&hop, u->to.sin_addr.s_addr);
+	if (given)
+		fpisa_nexthop(&hop, &aggregator);
 	/* If the route names no interface, the kernel selects one by the multicast address alone. */
-	m.imr_ifindex = (int)hop.ifindex;
+	m.ifindex = hop.ifindex;
 	if (!memcmp(&m, &u->member, sizeof(m)))
 		return 0;
-	if (u->member.imr_multiaddr.s_addr)
-		setsockopt(u->fd, IPPROTO_IP, IP_DROP_MEMBERSHIP, &u->member, sizeof(u->member));
-	u->member = (struct ip_mreqn){0};
-	if (group.s_addr && add_membership(u, &m)) {
-		m = (struct ip_mreqn){.imr_multiaddr = group};
+	if (fpisa_is_address(&u->member.group))
+		change_membership(u, &u->member, 0);
+	memset(&u->member, 0, sizeof(u->member));
+	if (given && add_membership(u, &m)) {
+		m.local.s_addr = htonl(INADDR_ANY);
+		m.ifindex = 0;
 		if (add_membership(u, &m))
 			return -errno;
 	}
@@ -306,9 +348,38 @@ static int join_group(struct udp *u, struct in_addr group)
 	return 0;
 }
 
-/* Offsets from the IPv4 header on. The header has no options, because the datapath of the aggregator writes none. */
+/*
+ * Offsets from the IP header on. The header has no options or extension headers, because the datapath of the aggregator
+ * writes none.
+ */
 #define SOURCE_ADDRESS 12
-#define SOURCE_PORT 20
+#define SOURCE_ADDRESS6 8
+#define SOURCE_PORT FPISA_IP_LEN
+#define SOURCE_PORT6 FPISA_IPV6_LEN
+
+#define WORDS_OF_ADDRESS 4 /* at most */
+
+/* Write the instructions that return `place` for a datagram from the aggregator of `u`. Return their number. */
+static unsigned short select_source(const struct udp *u, uint32_t place, struct sock_filter *code)
+{
+	const int v6 = is_ipv6(u), words = v6 ? WORDS_OF_ADDRESS : 1;
+	const uint32_t address = v6 ? SOURCE_ADDRESS6 : SOURCE_ADDRESS;
+	unsigned short n = 0, end = (unsigned short)(2 * words + 3);
+
+	for (int i = 0; i < words; i++) {
+		uint32_t word = ntohl(fpisa_in_addr(u->source.w[v6 ? i : 3]));
+
+		code[n++] =
+			(struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, SKF_NET_OFF + address + 4 * (uint32_t)i);
+		code[n] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, word, 0, (uint8_t)(end - n - 1));
+		n++;
+	}
+	code[n++] =
+		(struct sock_filter)BPF_STMT(BPF_LD | BPF_H | BPF_ABS, SKF_NET_OFF + (v6 ? SOURCE_PORT6 : SOURCE_PORT));
+	code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, port_of(u), 0, 1);
+	code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, place);
+	return n;
+}
 
 /*
  * Attach the filter that selects the socket for each datagram by the datagram's source. The filter returns the index of
@@ -316,39 +387,56 @@ static int join_group(struct udp *u, struct in_addr group)
  */
 static int share_out(const struct udp *first)
 {
-	struct sock_filter code[5 * FPISA_MAX_SHARDS + 1];
+	struct sock_filter code[(2 * WORDS_OF_ADDRESS + 3) * FPISA_MAX_SHARDS + 1];
 	struct sock_fprog program = {.filter = code};
 	unsigned short n = 0;
 	uint32_t place = 0;
 
-	for (const struct udp *u = first; u; u = u->behind) {
-		code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, SKF_NET_OFF + SOURCE_ADDRESS);
-		code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ntohl(u->source.s_addr), 0, 3);
-		code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_H | BPF_ABS, SKF_NET_OFF + SOURCE_PORT);
-		code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ntohs(u->to.sin_port), 0, 1);
-		code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, place++);
-	}
+	for (const struct udp *u = first; u; u = u->behind)
+		n = (unsigned short)(n + select_source(u, place++, code + n));
 	code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, 0);
 	program.len = n;
 	return setsockopt(first->fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program)) ? -errno : 0;
 }
 
+/* Return the multicast address of a job's results, or :: for none. */
+static struct fpisa_address group_of(const struct udp *u, const struct fpisa_hello *hello)
+{
+	struct fpisa_address group = {.d = {0, 0}};
+
+	if (!hello->group)
+		return group;
+	if (!is_ipv6(u))
+		return fpisa_ipv4(hello->group);
+	memcpy(&group, hello->group_high, sizeof(hello->group_high));
+	group.w[3] = hello->group;
+	return group;
+}
+
+/* Set the bits of ECN in frames to the aggregator. */
+static int set_class(const struct udp *u, int class)
+{
+	return is_ipv6(u) ? setsockopt(u->fd, IPPROTO_IPV6, IPV6_TCLASS, &class, sizeof(class)) :
+			    setsockopt(u->fd, IPPROTO_IP, IP_TOS, &class, sizeof(class));
+}
+
 static int udp_joined(struct fpisa_transport *t, const struct fpisa_hello *hello)
 {
 	struct udp *u = (struct udp *)t;
-	int want = (int)(hello->window * 2 * FRAME_TRUESIZE), have = 0, tos = hello->elements ? FPISA_ECT0 : 0, rc;
+	const struct fpisa_address group = group_of(u, hello);
+	int want = (int)(hello->window * 2 * FRAME_TRUESIZE), have = 0, rc;
 	socklen_t len = sizeof(have);
 
 	if (hello->address)
-		u->source.s_addr = fpisa_in_addr(hello->address);
+		u->source = fpisa_ipv4(hello->address);
 	rc = u->first ? share_out(u->first) : 0;
 	if (rc)
 		return fpisa_fail(rc, "distribute the frames of one UDP port to its sockets: %s", strerror(-rc));
-	rc = join_group(u, (struct in_addr){fpisa_in_addr(hello->group)});
+	rc = join_group(u, &group);
 	if (rc)
 		return fpisa_fail(rc, "join the multicast address of the results: %s%s", strerror(-rc),
 				  fpisa_hint(rc, "; check the route to the aggregator"));
-	if (setsockopt(u->fd, IPPROTO_IP, IP_TOS, &tos, sizeof(tos)))
+	if (set_class(u, hello->elements ? FPISA_ECT0 : 0))
 		return fpisa_fail(-errno, "UDP socket options: %s", strerror(errno));
 	/* The kernel doubles the given size, and accounts the memory of frames by truesize. */
 	if (setsockopt(u->fd, SOL_SOCKET, SO_RCVBUFFORCE, &want, sizeof(want)) &&
@@ -410,42 +498,56 @@ int fpisa_udp_fd(const struct fpisa_transport *t)
 
 void fpisa_udp_redirect(struct fpisa_transport *t, uint16_t port)
 {
-	((struct udp *)t)->to.sin_port = htons(port);
+	((struct udp *)t)->to.v4.sin_port = htons(port);
 }
 
 /*
  * Return whether `to` is a broadcast address by the routes of this host, so that connect() needs SO_BROADCAST. EACCES
  * alone is not sufficient, because a prohibited route gives EACCES too.
  */
-static int is_broadcast(const struct sockaddr_in *to)
+static int is_broadcast(const union fpisa_sockaddr *to)
 {
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), on = 1, is;
+	int fd = socket(to->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), on = 1, is;
 
 	if (fd < 0)
 		return 0;
-	is = connect(fd, (const struct sockaddr *)to, sizeof(*to)) && errno == EACCES &&
-	     !setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &on, sizeof(on)) &&
-	     !connect(fd, (const struct sockaddr *)to, sizeof(*to));
+	is = to->any.sa_family == AF_INET && connect(fd, &to->any, sizeof(to->v4)) && errno == EACCES &&
+	     !setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &on, sizeof(on)) && !connect(fd, &to->any, sizeof(to->v4));
 	close(fd);
 	return is;
+}
+
+/*
+ * Set the options of the IP layer. Do not fragment frames, because the aggregator does not accept fragments. Use only the
+ * MTU of the interface, because any host could reduce the path MTU by one ICMP message. Do not receive multicast addresses
+ * that only other sockets of this host have joined.
+ */
+static int set_options(const struct udp *u)
+{
+	int on = 1, off = 0, dont_fragment = IP_PMTUDISC_PROBE, dont_fragment6 = IPV6_PMTUDISC_PROBE;
+
+	if (is_ipv6(u))
+		return setsockopt(u->fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) ||
+		       setsockopt(u->fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &dont_fragment6, sizeof(dont_fragment6)) ||
+		       setsockopt(u->fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, &off, sizeof(off)) ||
+		       setsockopt(u->fd, IPPROTO_IPV6, IPV6_RECVTCLASS, &on, sizeof(on));
+	return setsockopt(u->fd, IPPROTO_IP, IP_MTU_DISCOVER, &dont_fragment, sizeof(dont_fragment)) ||
+	       setsockopt(u->fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)) ||
+	       setsockopt(u->fd, IPPROTO_IP, IP_RECVTOS, &on, sizeof(on));
 }
 
 /* Open the socket. The socket shares the port of `first`, or does not share a port if `first` is NULL. */
 static int open_socket(struct udp *u, const struct udp *first, uint16_t local_port)
 {
-	struct sockaddr_in local = {.sin_family = AF_INET, .sin_port = htons(local_port)};
-	int on = 1, off = 0, dont_fragment = IP_PMTUDISC_PROBE;
+	const union fpisa_sockaddr local =
+		is_ipv6(u) ? (union fpisa_sockaddr){.v6 = {.sin6_family = AF_INET6, .sin6_port = htons(local_port)}} :
+			     (union fpisa_sockaddr){.v4 = {.sin_family = AF_INET, .sin_port = htons(local_port)}};
+	int on = 1;
 
-	u->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	u->fd = socket(u->to.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (u->fd < 0)
 		return fpisa_fail(-errno, "UDP socket: %s", strerror(errno));
-	/*
-	 * Do not fragment frames, because the aggregator does not accept fragments. Use only the MTU of the interface,
-	 * because any host could reduce the path MTU by one ICMP message. Do not receive multicast addresses that only
-	 * other sockets of this host have joined.
-	 */
-	if (setsockopt(u->fd, IPPROTO_IP, IP_MTU_DISCOVER, &dont_fragment, sizeof(dont_fragment)) ||
-	    setsockopt(u->fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)))
+	if (set_options(u))
 		return fpisa_fail(-errno, "UDP socket options: %s", strerror(errno));
 	/*
 	 * Set SO_REUSEPORT on the first socket only after it was bound, so that it cannot share the port of another
@@ -456,9 +558,7 @@ static int open_socket(struct udp *u, const struct udp *first, uint16_t local_po
 		return fpisa_fail(-errno, "UDP socket options: %s", strerror(errno));
 	/* Ignore an error, because a kernel without UDP_GRO does not merge datagrams. */
 	setsockopt(u->fd, SOL_UDP, UDP_GRO, &on, sizeof(on));
-	if (setsockopt(u->fd, IPPROTO_IP, IP_RECVTOS, &on, sizeof(on)))
-		return fpisa_fail(-errno, "UDP socket options: %s", strerror(errno));
-	if (bind(u->fd, (struct sockaddr *)&local, sizeof(local)))
+	if (bind(u->fd, &local.any, fpisa_sockaddr_len(&local)))
 		return fpisa_fail(-errno, "UDP port %u: %s; %s", local_port, strerror(errno),
 				  errno == EACCES ? "without privileges, use a port from 1024 on, such as 18000" :
 						    "is another worker running on this host?");
@@ -479,9 +579,11 @@ static int share_port(struct udp *u, struct udp *first)
 	return rc ? fpisa_fail(rc, "share a UDP port: %s", strerror(-rc)) : 0;
 }
 
-static int open_udp(struct fpisa_transport **t, struct udp *first, uint32_t address, uint16_t port, uint16_t local_port)
+static int open_udp(struct fpisa_transport **t, struct udp *first, const struct fpisa_address *address, uint16_t port,
+		    uint16_t local_port)
 {
 	struct udp *u = calloc(1, sizeof(*u));
+	char text[FPISA_ADDRESS_LEN];
 	int rc = -ENOMEM;
 
 	*t = NULL;
@@ -489,13 +591,13 @@ static int open_udp(struct fpisa_transport **t, struct udp *first, uint32_t addr
 		return fpisa_fail(rc, "no memory for a socket");
 	u->base.ops = &udp_ops;
 	u->fd = -1;
-	u->to = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = address};
-	u->source.s_addr = address;
+	u->to = fpisa_sockaddr_of(address, port);
+	u->source = *address;
 	rc = fpisa_datagrams_init(&u->datagrams);
 	if (rc)
 		fpisa_fail(rc, "no memory for a socket");
 	else if (is_broadcast(&u->to))
-		rc = fpisa_no_host(inet_ntoa(u->to.sin_addr));
+		rc = fpisa_no_host(fpisa_address_text(address, text));
 	else
 		rc = open_socket(u, first, local_port);
 	if (!rc && first)
@@ -507,13 +609,13 @@ static int open_udp(struct fpisa_transport **t, struct udp *first, uint32_t addr
 	return rc;
 }
 
-int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port)
+int fpisa_udp_open(struct fpisa_transport **t, const struct fpisa_address *address, uint16_t port, uint16_t local_port)
 {
 	return open_udp(t, NULL, address, port, local_port);
 }
 
-int fpisa_udp_open_beside(struct fpisa_transport **t, struct fpisa_transport *first, uint32_t address, uint16_t port,
-			  uint16_t local_port)
+int fpisa_udp_open_beside(struct fpisa_transport **t, struct fpisa_transport *first,
+			  const struct fpisa_address *address, uint16_t port, uint16_t local_port)
 {
 	return open_udp(t, (struct udp *)first, address, port, local_port);
 }

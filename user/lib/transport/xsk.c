@@ -35,7 +35,7 @@ struct xsk {
 	struct fpisa_transport base;
 	struct fpisa_transport *udp;
 	struct fpisa_xsk_lib lib;
-	uint32_t address; /* address of the aggregator */
+	struct fpisa_address address; /* of the aggregator, over IPv4 */
 	uint16_t port, local_port;
 	struct fpisa_xsk_program program; /* program that redirects replies to the socket */
 	struct fpisa_route hop;
@@ -253,8 +253,8 @@ static void fill_outer(struct xsk *x)
 		.fragment = htons(0x4000), /* flag "don't fragment" */
 		.ttl = 64,
 		.protocol = IPPROTO_UDP,
-		.source = x->hop.source,
-		.destination = x->address,
+		.source = fpisa_in_addr(x->hop.source.w[3]),
+		.destination = fpisa_in_addr(x->address.w[3]),
 		.source_port = htons(x->local_port),
 		.destination_port = htons(x->port),
 	};
@@ -306,7 +306,7 @@ static int xsk_may_join(struct fpisa_transport *t)
 	if (fpisa_xsk_socket_is_open(&x->socket)) {
 		/* Clear and ignore the error of an interface that no longer exists. */
 		interface_error(x);
-		rc = fpisa_nexthop(&hop, x->address);
+		rc = fpisa_nexthop(&hop, &x->address);
 		/* If there is no route, joined() will report it. */
 		if ((rc && rc != -EAGAIN) || hop.ifindex == x->hop.ifindex)
 			return 0;
@@ -327,16 +327,16 @@ static int xsk_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 
 	if (rc < 0)
 		return rc;
-	rc = fpisa_nexthop(&hop, x->address);
+	rc = fpisa_nexthop(&hop, &x->address);
 	if (rc)
 		return fpisa_fail(rc, "transport xsk: route to the aggregator: %s; try transport udp", strerror(-rc));
 	stays = fpisa_xsk_socket_is_open(&x->socket) && hop.ifindex == x->hop.ifindex;
 	x->hop = hop;
 	fill_outer(x);
 	*x->program.ours = (struct fpisa_xsk_filter){
-		.source = hello->address ? fpisa_in_addr(hello->address) : x->address,
-		.destination = hop.source,
-		.group = hello->group ? fpisa_in_addr(hello->group) : hop.source,
+		.source = hello->address ? fpisa_in_addr(hello->address) : fpisa_in_addr(x->address.w[3]),
+		.destination = fpisa_in_addr(hop.source.w[3]),
+		.group = fpisa_in_addr(hello->group ? hello->group : hop.source.w[3]),
 		.from = htons(x->port),
 		.to = htons(x->local_port),
 	};
@@ -402,18 +402,22 @@ static const struct fpisa_transport_ops xsk_ops = {
 	.close = xsk_close,
 };
 
-int fpisa_xsk_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port)
+int fpisa_xsk_open(struct fpisa_transport **t, const struct fpisa_address *address, uint16_t port, uint16_t local_port)
 {
 	struct xsk *x = calloc(1, sizeof(*x));
 	int rc = -ENOMEM;
 
 	*t = NULL;
+	if (fpisa_is_ipv6(address)) {
+		free(x);
+		return fpisa_fail(-EAFNOSUPPORT, "transport xsk does not support IPv6; use transport udp");
+	}
 	if (!x)
 		return fpisa_fail(rc, "no memory for a socket");
 	x->base.ops = &xsk_ops;
 	x->program = FPISA_XSK_NO_PROGRAM;
 	x->socket = FPISA_XSK_NO_SOCKET(&x->lib);
-	x->address = address;
+	x->address = *address;
 	x->port = port;
 	x->local_port = local_port;
 	rc = fpisa_xsk_libraries(&x->lib);

@@ -9,6 +9,7 @@
 #include "fpisa/names.h"
 #include "fpisa/query/check.h"
 #include "fpisa/verdict.h"
+#include "lib/base/order.h"
 #include "lib/base/tag.h"
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
@@ -18,8 +19,10 @@
 
 int fpisa_member_open(struct fpisa_member *m, uint32_t address, uint16_t port, uint16_t local_port)
 {
+	const struct fpisa_address to = fpisa_ipv4(fpisa_be32(address));
+
 	*m = (struct fpisa_member){.joining.next_ns = UINT64_MAX};
-	return fpisa_udp_open(&m->t, address, port, local_port);
+	return fpisa_udp_open(&m->t, &to, port, local_port);
 }
 
 void fpisa_member_close(struct fpisa_member *m)

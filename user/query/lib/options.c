@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "lib/address.h"
+#include "lib/base/address.h"
 #include "lib/base/error.h"
 #include "master.h"
 
@@ -92,12 +93,25 @@ static int take_on(struct fpisa_query *q, const char *on)
 	return 0;
 }
 
+/* Parse "ADDR[:PORT]" of IPv4: the messages of queries have addresses of IPv4 only. */
+static int parse_ipv4(const char *text, struct in_addr *to, uint16_t *port)
+{
+	struct fpisa_address a;
+	int rc = fpisa_parse_address(text, &a, port);
+
+	if (!rc && fpisa_is_ipv6(&a))
+		rc = fpisa_fail(-EAFNOSUPPORT, "'%s' is an IPv6 address, and queries support IPv4 only", text);
+	if (!rc)
+		to->s_addr = fpisa_in_addr(a.w[3]);
+	return rc;
+}
+
 /* Parse "ADDR[:PORT],...". PORT is the TCP port of a worker and may be omitted. */
 static int take_workers(struct fpisa_query *q, const char *list)
 {
 	for (const char *at = list, *end; at; at = *end ? end + 1 : NULL) {
 		struct fpisa_query_worker *w = &q->worker[q->n_workers];
-		char text[32] = "", address[INET_ADDRSTRLEN];
+		char text[FPISA_ENDPOINT_LEN] = "", address[INET_ADDRSTRLEN];
 		uint16_t port = 0;
 		int rc;
 
@@ -108,7 +122,7 @@ static int take_workers(struct fpisa_query *q, const char *list)
 			memcpy(text, at, (size_t)(end - at));
 		w->fd = -1;
 		w->at.sin_family = AF_INET;
-		rc = fpisa_parse_address(text, &w->at.sin_addr, &port);
+		rc = parse_ipv4(text, &w->at.sin_addr, &port);
 		if (rc)
 			return rc;
 		w->at.sin_port = htons(strchr(text, ':') ? port : FPISA_CONTROL_PORT);
@@ -157,7 +171,7 @@ int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_opt
 	if (!rc)
 		rc = take_workers(q, o->workers);
 	if (!rc && o->aggregator)
-		rc = fpisa_parse_address(o->aggregator, &q->aggregator, &q->aggregator_port);
+		rc = parse_ipv4(o->aggregator, &q->aggregator, &q->aggregator_port);
 	if (!rc)
 		rc = take_key(q, o);
 	if (!rc)

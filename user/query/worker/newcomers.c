@@ -66,7 +66,7 @@ bool newcomers_make_room(struct newcomers *s)
 	log_line(s->log, fpisa_now() / NS_PER_MS,
 		 "fpisa: query worker: %d connections have not shown a key, which is the limit; the oldest of %s, "
 		 "which has %d, is closed",
-		 s->unknown, address_text(victim->from.sin_addr.s_addr, a), *share_of(s, victim));
+		 s->unknown, address_text(fpisa_ipv4(victim->from.sin_addr.s_addr), a), *share_of(s, victim));
 	end(s, victim);
 	return true;
 }
@@ -79,7 +79,7 @@ static void say_why(struct newcomers *s, const struct newcomer *n, int err)
 	char a[ADDRESS_LEN];
 
 	log_line(s->log, fpisa_now() / NS_PER_MS, "fpisa: query worker: master at %s: %s%s%s%s",
-		 address_text(n->from.sin_addr.s_addr, a), key ? "its key is not in the worker's file " : "",
+		 address_text(fpisa_ipv4(n->from.sin_addr.s_addr), a), key ? "its key is not in the worker's file " : "",
 		 key ? s->key_file : "", key ? "; " : "", fpisa_query_error());
 }
 

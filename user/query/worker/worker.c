@@ -73,7 +73,7 @@ static int take_options(struct worker *w, int argc, char **argv)
 		if (opt == OPT_KEY)
 			w->key = optarg;
 		else if (opt == OPT_LISTEN)
-			err = parse_address("--listen", optarg, &w->at.sin_addr.s_addr);
+			err = parse_ipv4("--listen", optarg, &w->at.sin_addr.s_addr);
 		else if (opt == OPT_PORT)
 			err = parse_number("--port", optarg, 1, 65535, &port);
 		else if (opt == OPT_SCANS)
@@ -149,7 +149,7 @@ static int start(struct worker *w)
 	setsockopt(w->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (bind(w->listener, (struct sockaddr *)&w->at, sizeof(w->at)) || listen(w->listener, BACKLOG))
 		return fail(-errno, "give another --port or --listen, or end what listens there", "query worker: %s:%u",
-			    address_text(w->at.sin_addr.s_addr, a), ntohs(w->at.sin_port));
+			    address_text(fpisa_ipv4(w->at.sin_addr.s_addr), a), ntohs(w->at.sin_port));
 	TAILQ_INIT(&w->newcomers.all);
 	w->newcomers.keys = &w->keys;
 	w->newcomers.key_file = w->key;
@@ -160,7 +160,8 @@ static int start(struct worker *w)
 	err = open_events(w);
 	if (err)
 		return err;
-	printf("serving %s at %s:%u\n", w->directory, address_text(w->at.sin_addr.s_addr, a), ntohs(w->at.sin_port));
+	printf("serving %s at %s:%u\n", w->directory, address_text(fpisa_ipv4(w->at.sin_addr.s_addr), a),
+	       ntohs(w->at.sin_port));
 	err = flush_stdout("query worker: write to stdout");
 	if (err)
 		return err;
