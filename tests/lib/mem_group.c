@@ -2,10 +2,11 @@
 /*
  * Groups of libfpisa over transport `mem`, for LD_PRELOAD: the ranks are threads of one process, and need neither a
  * manager nor privilege. It replaces the functions of groups that adapters/torch calls. mem_group_join() replaces
- * fpisa_group_join().
+ * fpisa_group_join(). With FPISA_SOFT_PORT the ranks are processes, and soft_server.c at that port is the aggregator.
  */
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <fpisa.h>
@@ -72,6 +73,18 @@ static struct world *find(const char *name, uint32_t size, uint32_t mode)
 	return w;
 }
 
+static int connect_type(struct fpisa_group *g, int type, struct fpisa_options *o)
+{
+	const char *port = getenv("FPISA_SOFT_PORT");
+	char address[64];
+
+	if (!port)
+		return fpisa_mem_connect(&g->handle[type], g->world->mem[type], g->rank, o);
+	snprintf(address, sizeof(address), "127.0.0.1:%d", atoi(port) + type);
+	o->local_port = (uint16_t)(atoi(port) + 16 * type + 100 + (int)g->rank);
+	return fpisa_connect(&g->handle[type], address, 7, o);
+}
+
 /* Join the group when all ranks have. timeout_ms is the deadline of each call. */
 int mem_group_join(struct fpisa_group **g, const char *name, uint32_t rank, uint32_t size, uint32_t mode,
 		   uint32_t timeout_ms)
@@ -85,7 +98,7 @@ int mem_group_join(struct fpisa_group **g, const char *name, uint32_t rank, uint
 	(*g)->rank = rank;
 	(*g)->size = size;
 	for (int type = FPISA_FLOAT32; !rc && type < TYPES; type++)
-		rc = fpisa_mem_connect(&(*g)->handle[type], (*g)->world->mem[type], rank, &o);
+		rc = connect_type(*g, type, &o);
 	return rc;
 }
 

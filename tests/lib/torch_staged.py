@@ -3,8 +3,9 @@
 """Checks of backend "fpisa" with tensors on an accelerator. Ranks are threads of this process (torch_threads.py).
 
     torch_staged.py cuda|ACCELERATOR [NAME...]
+    torch_staged.py cuda RANK/SIZE PORT NAME...
 
-ACCELERATOR is a build of accelerator.cpp, which imitates a device. Without names all checks run that the device allows.
+The second form is one rank of several processes, which soft_server at that port serves. NCCL is inside. ACCELERATOR is a build of accelerator.cpp, which imitates a device. Without names all checks run that the device allows.
 Expected values are computed in float64 from all ranks' contributions, which each rank can draw.
 """
 import importlib.util
@@ -17,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 import fpisa.torch
-from torch_threads import run
+from torch_threads import be_rank, run
 
 STUB = None
 lock = threading.Lock()
@@ -154,6 +155,8 @@ class late_stream:
     def __enter__(self):
         if STUB:
             STUB.set_stream(5)
+            for _ in range(30):  # each takes the delay
+                torch.empty(1, device=device()).copy_(torch.ones(1), non_blocking=True)
             return
         self.context = torch.cuda.stream(torch.cuda.Stream())
         self.context.__enter__()
@@ -312,9 +315,8 @@ def data_parallel(rank, size):
     assert {(e.by, e.operation) for e in fpisa.torch.report()} >= {("fpisa", "all_reduce")}
 
 
-@gpu_check
 def fully_sharded(rank, size):
-    """fully_shard() ends with the parameters of a training on the whole batch."""
+    """fully_shard() ends with the parameters of a training on the whole batch. Gloo's all_gather of CUDA tensors would crash."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
     shared, alone = (make_net().to(device()) for _ in range(2))
@@ -392,12 +394,23 @@ def run_all(names):
         print("inner_missing passed", flush=True)
 
 
+def run_rank(rank, size, port, names):
+    be_rank(rank, size, port)
+    for name in names:
+        globals()[name](rank, size)
+        print(f"rank {rank}: {name} passed", flush=True)
+    dist.destroy_process_group()
+
+
 def main():
     use(sys.argv[1])
     if STUB:
         STUB.delay(0.002)
     torch.set_num_threads(1)
-    run_all(sys.argv[2:])
+    if len(sys.argv) > 2 and "/" in sys.argv[2]:
+        run_rank(*map(int, sys.argv[2].split("/")), int(sys.argv[3]), sys.argv[4:])
+    else:
+        run_all(sys.argv[2:])
     sys.stdout.flush()
     os._exit(0)
 

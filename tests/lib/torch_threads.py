@@ -35,6 +35,15 @@ def _join_mem(host, name, rank, size, options):
     return group
 
 
+def be_rank(rank, size, port):
+    """Make this process a rank, over soft_server.c at the port. NCCL takes ranks for those of other hosts, so they may share a GPU."""
+    os.environ.update(FPISA_SOFT_PORT=str(port), NCCL_HOSTID=str(rank), NCCL_SOCKET_IFNAME="lo", NCCL_P2P_DISABLE="1", NCCL_SHM_DISABLE="1",
+                      NCCL_IB_DISABLE="1")
+    fpisa.torch.join = _join_mem
+    store = dist.TCPStore("127.0.0.1", port, size, rank == 0)
+    dist.init_process_group("fpisa", store=store, rank=rank, world_size=size, timeout=datetime.timedelta(seconds=60))
+
+
 def run(size, function, *, timeout=60, gpus=False, **options):
     """Run function(rank, size) in `size` threads, each of which is a rank. End the process if one fails.
 
