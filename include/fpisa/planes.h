@@ -91,11 +91,23 @@ static __always_inline void fpisa_exact_carry(__s64 *acc, int n)
 	acc[n - 1] += carry;
 }
 
+/*
+ * Return the index of the limb of a plane below `n`, the number of limbs and a power of two; of others any index. The
+ * mask follows a value that is opaque, because clang would drop it, and verifiers of 6.1 then find no bound.
+ */
+static __always_inline __u64 fpisa_limb_of(__u32 plane, int n)
+{
+	__u64 at = plane;
+
+	fpisa_opaque(at);
+	return at & (__u64)(n - 1);
+}
+
 /* Return a digit of an accumulator after fpisa_exact_carry(). */
 static __always_inline __s32 fpisa_exact_digit(const __s64 *acc, int n, __u32 plane)
 {
 	__s64 above;
-	__s32 digit = fpisa_low_digit(acc[plane < (__u32)n ? plane : (__u32)n - 1], &above);
+	__s32 digit = fpisa_low_digit(acc[fpisa_limb_of(plane < (__u32)n ? plane : (__u32)n - 1, n)], &above);
 
 	return plane < (__u32)n ? digit : (__s32)above;
 }
@@ -103,14 +115,11 @@ static __always_inline __s32 fpisa_exact_digit(const __s64 *acc, int n, __u32 pl
 /* Add a digit to an accumulator of `n` limbs, a power of two, whose exponent register is *e. */
 static __always_inline void fpisa_exact_add_digit(__s64 *acc, __u16 *e, int n, __u32 plane, __s32 digit)
 {
-	/* One value for mask and index, because clang would index by an earlier value, without a bound. */
-	__u64 at = plane & (__u32)(n - 1);
 	__s64 top;
 	__u32 spills;
 
-	fpisa_opaque(at);
 	if (plane < (__u32)n) {
-		acc[at] += digit;
+		acc[fpisa_limb_of(plane, n)] += digit;
 		return;
 	}
 	top = acc[n - 1] + (__s64)digit * (1ll << 32);
