@@ -458,7 +458,17 @@ static void parsing(void **state)
 					    "10.0.0.1 , 10.0.0.2",
 					    "10.0.0.1,10.0.0.1*2",
 					    "10.0.0.1,224.0.0.1",
-					    "10.0.0.1*-1"};
+					    "10.0.0.1*-1",
+					    "::",
+					    "ff15::1",
+					    "fe80::1",
+					    "::ffff:10.0.0.1",
+					    "[2001:db8::1",
+					    "[2001:db8::1]5",
+					    "[2001:db8::1]:",
+					    "[2001:db8::1]:0",
+					    "[10.0.0.1]:5",
+					    "2001:db8::1,[2001:db8:0::1]:18000"};
 	struct fpisa_aggregator a[FPISA_MAX_SHARDS];
 	char many[512] = "10.0.0.1";
 
@@ -470,6 +480,15 @@ static void parsing(void **state)
 	assert_int_equal(a[1].port, FPISA_PORT);
 	assert_int_equal(a[1].weight, 1);
 	assert_int_equal(a[2].weight, 100);
+	/* An IPv6 address with a port is in brackets, and may be without a port. */
+	assert_int_equal(fpisa_parse_aggregators("2001:db8::1,[2001:db8::2]:5*7,[2001:db8::3],10.0.0.1", a), 4);
+	for (int i = 0; i < 3; i++)
+		assert_memory_equal(a[i].address.b, ((uint8_t[]){0x20, 1, 0xd, 0xb8, [15] = (uint8_t)(i + 1)}), 16);
+	assert_int_equal(a[0].port, FPISA_PORT);
+	assert_int_equal(a[1].port, 5);
+	assert_int_equal(a[1].weight, 7);
+	assert_int_equal(a[2].port, FPISA_PORT);
+	assert_true(fpisa_is_ipv4(&a[3].address) && !fpisa_is_ipv6(&a[3].address));
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
 		if (fpisa_parse_aggregators(wrong[i], a) != -EINVAL)
 			fail_msg("'%s' is taken", wrong[i]);
