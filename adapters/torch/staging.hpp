@@ -30,7 +30,6 @@
 
 #include <dlfcn.h>
 #include <sys/prctl.h>
-#include <torch/version.h>
 
 #include <fpisa.h>
 
@@ -50,22 +49,29 @@ inline c10::Stream current_stream(const c10::Device &device)
 	return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
+/* Return the stream of the device's runtime, or nullptr if this version of PyTorch does not have native_handle(). */
+template <class Any> static auto native_stream(const Any &stream, int) -> decltype(stream.native_handle())
+{
+	return stream.native_handle();
+}
+
+template <class Any> static void *native_stream(const Any &, long)
+{
+	return nullptr;
+}
+
 /*
- * Return whether the stream's work is being recorded for a CUDA graph. The function of CUDA's runtime is there if PyTorch
- * has loaded it.
+ * Return whether the stream's work is being recorded for a CUDA graph, which cannot be on the default stream, nullptr. The
+ * function of CUDA's runtime is there if PyTorch has loaded it.
  */
 inline bool is_captured(const c10::Stream &stream)
 {
-#if TORCH_VERSION_MAJOR >= 2
 	using Query = int (*)(void *stream, int *status);
 	static const auto query = reinterpret_cast<Query>(dlsym(RTLD_DEFAULT, "cudaStreamIsCapturing"));
+	void *native = stream.device().is_cuda() ? native_stream(stream, 0) : nullptr;
 	int status = 0;
 
-	return query && stream.device().is_cuda() && !query(stream.native_handle(), &status) && status;
-#else
-	(void)stream;
-	return false;
-#endif
+	return query && native && !query(native, &status) && status;
 }
 
 /* Keep the tensor's memory from reuse until the stream has finished what it does so far and until the tensor is freed. */

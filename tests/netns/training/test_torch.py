@@ -53,7 +53,7 @@ def test_sweep(training):
     outs = outputs(t.start_ranks(SWEEP))
     names = [[line.split()[0] for line in out.splitlines()] for out in outs]
     with open(PAGE) as f:
-        listed = re.findall(r"^\| `(\w+_\w+|[a-z]+)` \| ", f.read().split("## What holds")[1], re.M)
+        listed = re.findall(r"^\| `(\w+_\w+|[a-z]+)` \| ", f.read().split("## What holds")[1].split("\n## ")[0], re.M)
     assert names[0] == names[1] == names[2] == listed
     t.empty()
 
