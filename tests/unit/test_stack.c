@@ -131,7 +131,7 @@ static void test_kinds(void **state)
 	const char *dummy = "is a dummy, at which no frames of other machines arrive; load the interface through which "
 			    "workers' frames arrive, which may be another than the one with the address";
 	const char *no_headers =
-		"its frames have no Ethernet headers, which the datapath needs; load the interface through which workers' "
+		"has frames without Ethernet headers, which the datapath needs; load the interface through which workers' "
 		"frames arrive with such headers, or use a tunnel that has them, of kind gretap or vxlan";
 
 	(void)state;

@@ -76,7 +76,7 @@ static int check_kind(const char *dev, __u32 ifindex, enum datapath_mode mode)
 	char why[KIND_WHY_LEN];
 
 	if (!err && kind_unfit(&at, mode == DATAPATH_SKB, link_native(&at), links, n > 0 ? n : 0, why))
-		err = refuse(-EOPNOTSUPP, "%s: %s", dev, why);
+		err = refuse(-EOPNOTSUPP, "%s %s", dev, why);
 	else if (err)
 		fail(err, NULL, "%s", dev);
 	free(links);

@@ -93,7 +93,7 @@ bool kind_unfit(const struct link *at, bool generic, bool native, const struct l
 	if (!link_ethernet(at))
 		return say(
 			why,
-			"its frames have no Ethernet headers, which the datapath needs; load the interface through which "
+			"has frames without Ethernet headers, which the datapath needs; load the interface through which "
 			"workers' frames arrive with such headers, or use a tunnel that has them, of kind gretap or vxlan");
 	if (link_vrf(at))
 		return say(why, "is a VRF, which receives no frames itself; load its ports");

@@ -76,7 +76,7 @@ def test_macvlan(made):
 def test_vrf(made):
     """The VRF's address belongs to this machine, and the ports of workers are named."""
     net = made("vrf")
-    refused(net, ["load", "up0", "--mode", "skb"], "up0: is a VRF, which receives no frames itself; load its ports")
+    refused(net, ["load", "up0", "--mode", "skb"], "up0 is a VRF, which receives no frames itself; load its ports")
     net.fpisa("load", "p0")
     refused(net, ["job", "add", 1, "--workers", net.addresses[0], "--address", "10.99.1.1"],
             "job 1: worker 10.99.1.2: name its interface, ADDR@DEV, a port of the VRF that 10.99.1.1 is in; the datapath does not look")

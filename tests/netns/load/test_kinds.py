@@ -8,7 +8,7 @@ import pytest
 from lab import PIN
 from refusals import refused
 
-NO_HEADERS = "its frames have no Ethernet headers, which the datapath needs; load the interface through which workers' frames arrive with such headers"
+NO_HEADERS = "has frames without Ethernet headers, which the datapath needs; load the interface through which workers' frames arrive with such headers"
 IN_THE_STACK = "which has no native XDP; fpisa load k0 --mode skb$"
 BELOW = "which has no native XDP; load p0 and name it in job add, ADDR@p0, or fpisa load k0 --mode skb$"
 TUNNEL = "local 10.99.1.1 remote 10.99.1.2"
@@ -50,7 +50,7 @@ def test_refused(lab, kind):
     net = lab(workers=1, bridge=True)
     make(net, kind)
     for mode in ["native", "skb"] if kind in NEVER else ["native"]:
-        refused(net, ["load", "k0", "--mode", mode], f"^fpisa: k0: {KINDS[kind][1]}")
+        refused(net, ["load", "k0", "--mode", mode], f"^fpisa: k0 {KINDS[kind][1]}")
     assert not os.path.exists(PIN)
 
 
@@ -63,7 +63,7 @@ def test_port_of(lab, kind):
         pytest.skip(f"this kernel has no {kind} devices: {err.strip()}")
     net.agg.ip("link set p0 down", "link set p0 master k0", "link set p0 up", "link set k0 up")
     for mode in "native", "skb":
-        refused(net, ["load", "p0", "--mode", mode], f"p0: is a port of {kind} k0, which chooses the port of each frame; load k0, ")
+        refused(net, ["load", "p0", "--mode", mode], f"p0 is a port of {kind} k0, which chooses the port of each frame; load k0, ")
 
 
 @pytest.mark.parametrize("kind", ["bridge", "macvlan", "ipvlan"])

@@ -60,7 +60,7 @@ def test_load_above_and_below(lab):
 def test_load_without_ethernet_headers(lab):
     net = lab(workers=1)
     net.agg.ip("tuntap add tun0 mode tun", "link set tun0 up", "addr add 10.77.0.1/24 dev tun0")
-    refused(net, ["load", "tun0", "--mode", "skb"], "tun0: its frames have no Ethernet headers, which the datapath needs")
+    refused(net, ["load", "tun0", "--mode", "skb"], "tun0 has frames without Ethernet headers, which the datapath needs")
     assert not os.path.exists(PIN)
     net.load()
     _, _, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", "10.77.0.2")

@@ -67,8 +67,8 @@ static int take_npy(struct gradients *g)
 	if (!count)
 		return refuse(-EINVAL, "%s has no values; give an array that has values", g->path);
 	if (bytes != g->size - h.data)
-		return refuse(-EINVAL, "%s: %zu bytes of values follow its header, its shape needs %llu; %s", g->path,
-			      g->size - h.data, (unsigned long long)bytes,
+		return refuse(-EINVAL, "%s: %zu bytes of values follow its header, but its shape needs %llu; %s",
+			      g->path, g->size - h.data, (unsigned long long)bytes,
 			      bytes > g->size - h.data ? "copy the whole file" : "save the array again");
 	if (h.dimensions == 2 && h.shape[0] > UINT32_MAX)
 		return refuse(-EINVAL, "%s has %llu rows; save it as [workers, elements]", g->path,
