@@ -47,7 +47,7 @@ static void serve(void *arg, int control)
 		.workers = p->workers,
 		.live = ~0ull >> (64 - p->workers),
 		.address = fpisa_ipv4(htonl(star->address)),
-		.group = multicast ? htonl(GROUP_OF(a->c)) : 0,
+		.group = multicast ? fpisa_ipv4(htonl(GROUP_OF(a->c))) : FPISA_NO_ADDRESS,
 		.group_port = htons((uint16_t)(FPISA_PORT + a->c)),
 		.elements = (uint16_t)p->packet,
 		.window = p->window,

@@ -152,11 +152,11 @@ static void answer(const struct server *s, struct outer *h, size_t size, int eve
 	memcpy(h->to, h->from, sizeof(h->to));
 	memcpy(h->from, here, sizeof(h->from));
 	if (everyone) {
-		uint32_t group = ntohl(job->group);
+		uint32_t group = ntohl(job->group.w[3]);
 		const uint8_t mac[6] = {0x01, 0x00, 0x5e, group >> 16 & 0x7f, (uint8_t)(group >> 8), (uint8_t)group};
 
 		memcpy(h->to, mac, sizeof(h->to));
-		peer = job->group;
+		peer = job->group.w[3];
 		peer_port = job->group_port;
 	}
 	h->tos = 0;
@@ -164,7 +164,7 @@ static void answer(const struct server *s, struct outer *h, size_t size, int eve
 	h->id = 0;
 	h->fragment = htons(0x4000); /* do not fragment */
 	h->ttl = 64;
-	h->source = job->address;
+	h->source = job->address.w[3];
 	h->destination = peer;
 	h->source_port = htons(FPISA_PORT);
 	h->destination_port = peer_port;
@@ -292,9 +292,9 @@ static int make_port(struct xsk *x, uint32_t r, const char *dev)
 	rc = fpisa_xsk_program_load(&program, &lib);
 	if (rc)
 		return rc;
-	*program.ours = (struct fpisa_xsk_filter){.source = rank->addr,
-						  .destination = x->s->job.address,
-						  .group = x->s->job.address,
+	*program.ours = (struct fpisa_xsk_filter){.source = rank->addr.w[3],
+						  .destination = x->s->job.address.w[3],
+						  .group = x->s->job.address.w[3],
 						  .from = rank->port,
 						  .to = htons(FPISA_PORT)};
 	rc = xsk_socket__update_xskmap(p->socket, program.sockets);

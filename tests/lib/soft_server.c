@@ -25,7 +25,7 @@ static void init(struct fpisa_soft *s, int type)
 		.active = 1,
 		.workers = (uint32_t)ranks,
 		.live = ~0ull >> (64 - ranks),
-		.address = htonl(INADDR_LOOPBACK),
+		.address = fpisa_ipv4(htonl(INADDR_LOOPBACK)),
 		.elements = type != FPISA_FLOAT64	 ? 352 :
 			    mode == FPISA_JOB_MODE_EXACT ? 128 :
 							   160,
@@ -38,7 +38,7 @@ static void init(struct fpisa_soft *s, int type)
 		.fanout = FPISA_FANOUT_UNICAST,
 	};
 	for (int r = 0; r < ranks; r++)
-		s->job.rank[r] = (struct fpisa_rank){.addr = htonl(INADDR_LOOPBACK),
+		s->job.rank[r] = (struct fpisa_rank){.addr = fpisa_ipv4(htonl(INADDR_LOOPBACK)),
 						     .port = htons((uint16_t)(port + 16 * type + 100 + r))};
 	if (fpisa_soft_init(s))
 		errx(1, "type %d: %s", type, fpisa_error());
@@ -67,18 +67,20 @@ static void *serve(void *arg)
 
 	init(s, type);
 	for (;;) {
+		struct fpisa_address at;
 		struct sockaddr_in from;
 		socklen_t size = sizeof(from);
 		ssize_t n = recvfrom(fd, frame, sizeof(frame), 0, (struct sockaddr *)&from, &size);
 		size_t len = (size_t)n;
 		uint64_t to = 0;
 
+		at = fpisa_ipv4(n > 0 ? from.sin_addr.s_addr : 0);
 		if (n > 0)
-			fpisa_soft_frame(s, from.sin_addr.s_addr, from.sin_port, 0, 0, frame, &len, &to);
+			fpisa_soft_frame(s, &at, from.sin_port, 0, 0, frame, &len, &to);
 		for (int r = 0; to; r++, to >>= 1) {
 			const struct sockaddr_in rank = {.sin_family = AF_INET,
 							 .sin_port = s->job.rank[r].port,
-							 .sin_addr.s_addr = s->job.rank[r].addr};
+							 .sin_addr.s_addr = s->job.rank[r].addr.w[3]};
 
 			if (to & 1)
 				sendto(fd, frame, len, 0, (const struct sockaddr *)&rank, sizeof(rank));

@@ -68,8 +68,9 @@ static void make(uint8_t format)
 		leaf[l].flags = FPISA_JOB_LEAF;
 		leaf[l].slot_base = 16 + 16 * l;
 		harness_job(harness, LEAF(l), &leaf[l]);
-		leaf[l].address = htonl(HARNESS_WORKER(l));
-		leaf[l].parent = (struct fpisa_rank){.addr = htonl(HARNESS_AGGREGATOR), .port = htons(FPISA_PORT)};
+		leaf[l].address = fpisa_ipv4(htonl(HARNESS_WORKER(l)));
+		leaf[l].parent =
+			(struct fpisa_rank){.addr = fpisa_ipv4(htonl(HARNESS_AGGREGATOR)), .port = htons(FPISA_PORT)};
 		write_entry("fpisa_jobs", LEAF(l), &leaf[l]);
 	}
 	root.workers = LEAVES;
@@ -146,7 +147,7 @@ static void sum_over_tree(struct frame *f, uint64_t chunk, uint8_t op, uint8_t v
 static void come_down(const struct frame *result, uint32_t l)
 {
 	struct frame f = *result;
-	const uint32_t source = root.address, dest = leaf[l].address;
+	const uint32_t source = root.address.w[3], dest = leaf[l].address.w[3];
 	const uint16_t port = htons(FPISA_PORT);
 
 	harness_hdr(&f)->job = LEAF(l);
@@ -254,8 +255,8 @@ static void refused(void **state)
 	forged = part;
 	harness_hdr(&forged)->type = FPISA_TYPE_RESULT;
 	harness_hdr(&forged)->job = LEAF(0);
-	memcpy(forged.data + FPISA_ETH_LEN + 12, &root.address, 4);
-	memcpy(forged.data + FPISA_ETH_LEN + 16, &leaf[0].address, 4);
+	memcpy(forged.data + FPISA_ETH_LEN + 12, &root.address.w[3], 4);
+	memcpy(forged.data + FPISA_ETH_LEN + 16, &leaf[0].address.w[3], 4);
 	harness_set_checksums(&forged);
 	harness_run(harness, &forged);
 	assert_int_equal(forged.action, XDP_DROP);
