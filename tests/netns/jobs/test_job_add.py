@@ -165,6 +165,29 @@ def test_job_flags(lab):
     refused(net, add(net, "--histogram=yes", job=9), "doesn't allow an argument", 2, usage=True)
 
 
+def test_trees_that_are_refused(lab):
+    """Each refusal of a job of a tree says what to change, and the job that it then names is made."""
+    net = lab()
+    net.load()
+    leaf, exact = ["--parent", "192.0.2.1/3"], ["--mode", "exact"]
+    for options, says in ((leaf, "a tree needs mode exact, at all leaves and at their parent; give --mode exact"),
+                          (["--leaves"], "a tree needs mode exact"),
+                          ([*leaf, *exact, "--leaves"], "leave --leaves or --parent out"),
+                          ([*leaf, *exact, "--format", "fp64"], "the datapath does not support trees of fp64"),
+                          ([*leaf, *exact, "--pipeline", "staged"], "leave --pipeline out"),
+                          ([*leaf, *exact, "--vlan", "7"], "the datapath does not support trees in a VLAN"),
+                          ([*exact, "--leaves", "--fanout", "multicast"], "give --fanout unicast"),
+                          (["--parent", f"{ADDRESS}/3", *exact], f"the parent {ADDRESS} is this machine.*on another machine")):
+        refused(net, add(net, *options, job=9), "job 9: .*" + says)
+    refused(net, add(net, "--parent", "192.0.2.1", *exact, job=9), "rank at the parent: ADDR.:PORT./RANK", 2, usage=True)
+    refused(net, add(net, "--parent", "192.0.2.1/64", *exact, job=9), "--parent: rank", 2, usage=True)
+    net.add_job(9, *leaf, *exact)
+    shown = net.json("job", "show", 9)
+    assert shown["parent"] == "192.0.2.1:18000/3" and not shown["leaves"]
+    net.add_job(8, "--leaves", *exact)
+    assert net.json("job", "show", 8)["fanout"] == "unicast" and net.json("job", "show", 8)["leaves"]
+
+
 def test_slot_space(lab):
     """A job takes 2 x window of 2048 entries. The last job that fits is accepted, the next is refused, and freed slots are used again."""
     net = lab()
