@@ -2,12 +2,12 @@
 /*
  * An accelerator for tests of adapters/torch/staging.hpp: device type PrivateUse1, whose memory is the host's. Each stream
  * is a thread that does its copies late, as set by delay(). An operation besides copies runs on the CPU, after the current
- * stream. Memory that is freed is overwritten at once, as the next owner may do, but memory that a stream was recorded for
- * only after that stream. So a missing wait gives a wrong result.
+ * stream. Memory that is freed is unmapped at once, but memory that a stream was recorded for only after that stream. So a
+ * missing wait gives a wrong result, and memory freed too early a crash.
  */
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -16,6 +16,8 @@
 #include <mutex>
 #include <set>
 #include <thread>
+
+#include <sys/mman.h>
 
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
@@ -215,13 +217,12 @@ void Guard::recordDataPtrOnStream(const c10::DataPtr &pointer, const c10::Stream
 		static_cast<Block *>(pointer.get_context())->users.insert(s.id());
 }
 
-/* Overwrite and free a block when the streams it was recorded for have done their work. */
+/* Unmap a block when the streams it was recorded for have done their work. */
 void free_block(void *context)
 {
 	auto *block = static_cast<Block *>(context);
 	auto last = std::shared_ptr<Block>(block, [](Block *b) {
-		memset(b->data, 0xff, b->size);
-		free(b->data);
+		munmap(b->data, b->size);
 		delete b;
 	});
 
@@ -232,7 +233,10 @@ void free_block(void *context)
 struct Allocator final : public c10::Allocator {
 	c10::DataPtr allocate(size_t size) override
 	{
-		auto *block = new Block{malloc(size + 1), size, current, {}};
+		auto *block = new Block{nullptr, size + 1, current, {}};
+
+		block->data = mmap(nullptr, block->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		TORCH_CHECK(block->data != MAP_FAILED, "mmap: ", strerror(errno));
 
 		count("allocate");
 		return {block->data, block, free_block, c10::Device(TYPE, current)};
