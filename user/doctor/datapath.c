@@ -132,6 +132,24 @@ static void check_routes(struct doctor *d, __u32 job, const struct fpisa_job *j,
 			"for each again");
 }
 
+/* Check the route of a leaf to its parent. Without a route no rank can join. */
+static void check_parent(struct doctor *d, const struct fpisa_job *j, const char *subject)
+{
+	char parent[PARENT_LEN];
+	struct route way;
+	int err;
+
+	if (!(j->flags & FPISA_JOB_LEAF))
+		return;
+	job_parent_text(j, parent);
+	err = route_get(j->parent.addr, j->address, 0, &way);
+	if (err)
+		finding(d, LEVEL_FAULT, subject, "parent", NULL, "no route to the parent, %s: %s, so no rank can join",
+			parent, strerror(-err));
+	else
+		finding(d, LEVEL_OK, subject, "parent", NULL, "the parent and the rank there are %s", parent);
+}
+
 /*
  * Return whether the rank's copy of a result has a port. Multicast has one entry for each port, at the first rank
  * behind it.
@@ -504,6 +522,7 @@ void doctor_datapath(struct doctor *d)
 		}
 		check_address(d, &j, subject);
 		check_routes(d, job, &j, subject);
+		check_parent(d, &j, subject);
 		check_ports(d, job, &j, subject);
 		check_mtu(d, job, &j, subject);
 		check_links(d, job, &j, subject);

@@ -8,6 +8,7 @@ import math
 import pytest
 import worker
 from aggregators import Switched, pins
+from doctor import examine
 from lab import FPISA, draw_seed, end, read_all, read_answers, wait_until
 
 JOB, LEAVES, RANKS = 5, 2, 3
@@ -160,3 +161,16 @@ def test_show(jobs):
     """A leaf shows its parent, with its rank there, and the root that its ranks are leaves."""
     assert f"parent      {ROOT}:18000/0" in jobs.fpisa_at(1, "job", "show", JOB)
     assert "ranks are leaves" in jobs.fpisa_at(0, "job", "show", JOB)
+
+
+def test_doctor(jobs):
+    """Doctor says what the parent of a leaf is, and finds that there is no route to it."""
+    def found():
+        return examine(jobs.leaf[0], "--pin", f"{PINS}/1")[f"job {JOB}", "parent"]
+
+    assert found()["level"] == "ok" and f"{ROOT}:18000/0" in found()["text"]
+    jobs.leaf[0].ip(f"route add unreachable {ROOT}")
+    try:
+        assert found()["level"] == "fault" and f"no route to the parent, {ROOT}:18000/0" in found()["text"]
+    finally:
+        jobs.leaf[0].ip(f"route del unreachable {ROOT}")
