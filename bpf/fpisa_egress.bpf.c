@@ -52,31 +52,42 @@ static __always_inline int find_outer(struct xdp_md *ctx, struct outer *o)
 	return has_tag(ctx) ? find_after(ctx, o, FPISA_VLAN_LEN) : find_after(ctx, o, 0);
 }
 
-/* Return the rank that gets the next copy of this result at `port`, or FPISA_MAX_WORKERS if all ranks have a copy. */
+/* Return the first live rank of job `id` behind `port` from `rank` on, or FPISA_MAX_WORKERS if there is none. */
+GLOBAL_FN int rank_behind(__u32 id, __u32 port, __u32 rank)
+{
+	struct fpisa_job *job = bpf_map_lookup_elem(&fpisa_jobs, &id);
+
+	for (; job && rank < FPISA_MAX_WORKERS; rank++) {
+		__u32 key = id * FPISA_MAX_WORKERS + rank;
+		struct fpisa_peer *peer = bpf_map_lookup_elem(&fpisa_peers, &key);
+
+		if (peer && peer->ifindex == port && (job->live >> rank & 1))
+			return (int)rank;
+	}
+	return FPISA_MAX_WORKERS;
+}
+
+/*
+ * Return the rank that gets the next copy of this result at `port`, or FPISA_MAX_WORKERS if no live rank is behind the
+ * port. After the last rank begin with the first again, because a leaf fans a result out each time that its parent
+ * sends it.
+ */
 GLOBAL_FN int next_rank(struct xdp_md *ctx, __u32 port)
 {
-	__u32 index = port % FPISA_CURSORS, id, rank = 0;
+	__u32 index = port % FPISA_CURSORS, id, rank, from = 0;
 	struct fpisa_cursor *cursor;
-	struct fpisa_job *job;
 	struct outer h;
 
 	cursor = bpf_map_lookup_elem(&fpisa_cursors, &index);
 	if (!cursor || !find_outer(ctx, &h))
 		return FPISA_MAX_WORKERS;
 	id = h.fpisa->job;
-	job = bpf_map_lookup_elem(&fpisa_jobs, &id);
-	if (!job)
-		return FPISA_MAX_WORKERS;
 	if (cursor->port == port && cursor->job == id && cursor->generation == h.fpisa->generation &&
 	    cursor->chunk == h.fpisa->chunk)
-		rank = cursor->next;
-	for (; rank < FPISA_MAX_WORKERS; rank++) {
-		__u32 key = id * FPISA_MAX_WORKERS + rank;
-		struct fpisa_peer *peer = bpf_map_lookup_elem(&fpisa_peers, &key);
-
-		if (peer && peer->ifindex == port && (job->live >> rank & 1))
-			break;
-	}
+		from = cursor->next;
+	rank = (__u32)rank_behind(id, port, from);
+	if (rank >= FPISA_MAX_WORKERS && from)
+		rank = (__u32)rank_behind(id, port, 0);
 	cursor->port = port;
 	cursor->job = id;
 	cursor->generation = h.fpisa->generation;

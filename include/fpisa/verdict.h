@@ -135,7 +135,7 @@ static __always_inline int fpisa_is_drop(__u32 verdict)
  * fused		contributions added in one program, by the fused body or unit by unit
  * fused_reads		results read in one program, including kept results
  * missed_tail_calls	stages that were missing in the program array; another program ran them, or v_pipeline counts
- * unaddressed		unicast copies at a port where each live rank already had its copy
+ * unaddressed		unicast copies at a port behind which no live rank is
  * rounded..overflowed	added elements with this event of format.h (paper, section 5.2.1)
  * results_*		results that carried INEXACT, OVERFLOW, OVERWRITE, NAN, INF
  * v_*			frames by verdict; an answered probe counts twice, for its contribution and for the answer

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Test frames that leave a port through the egress program, as live frames over a veth in a namespace of this process.
- * Copies are addressed one after the other, an extra copy is dropped and counted, and other frames pass unchanged.
+ * Copies are addressed one after the other, and again if a result is fanned out twice. A copy for which no rank is left
+ * is dropped and counted. Other frames pass unchanged.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -183,6 +184,15 @@ static struct fpisa_job make(struct frame *copy)
 	return j;
 }
 
+/* Remove all live ranks behind v0. */
+static void nobody_behind(struct fpisa_job j)
+{
+	uint32_t id = JOB;
+
+	j.live = 1 << 1;
+	assert_int_equal(bpf_map_update_elem(bpf_map__fd(harness->skel->maps.fpisa_jobs), &id, &j, BPF_ANY), 0);
+}
+
 static void copies_are_addressed(void **state)
 {
 	static struct frame f, got;
@@ -193,7 +203,8 @@ static void copies_are_addressed(void **state)
 	NEED_BPF();
 	j = make(&f);
 	lost = harness_counters(harness, JOB).unaddressed;
-	for (uint32_t r = 0; r < 3; r += 2) {
+	/* Fan the result out twice, as a leaf does if its parent sends the result again. */
+	for (uint32_t i = 0, r = 0; i < 4; i++, r = 2 - r) {
 		send_out(&f);
 		got.len = came_out(got.data, WAIT_MS);
 		assert_int_equal(got.len, f.len);
@@ -202,7 +213,8 @@ static void copies_are_addressed(void **state)
 		assert_memory_equal(got.data + 36, &j.rank[r].port, 2);
 		assert_memory_equal(got.data, ((uint8_t[]){2, 0, 0, 0, 7, (uint8_t)r}), 6);
 	}
-	/* Send one copy more than the port has ranks. */
+	/* Send a copy when no rank is behind the port. */
+	nobody_behind(j);
 	send_out(&f);
 	assert_int_equal(came_out(got.data, QUIET_MS), 0);
 	assert_int_equal(harness_counters(harness, JOB).unaddressed, lost + 1);

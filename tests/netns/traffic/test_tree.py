@@ -108,6 +108,17 @@ def test_sum(jobs, loss):
     assert jobs.count(0, "v_result") == chunks
 
 
+def test_unicast_again(jobs):
+    """A leaf that addresses its results to each rank delivers the result of one chunk as often as a rank asks for it."""
+    seed = draw_seed()
+    for i in range(1, LEAVES + 1):
+        jobs.again(i, "--fanout", "unicast")
+    procs = jobs.begin(seed, count=256, loss=0.4, timeout_ms=20000)
+    check(procs, seed, count=256)
+    assert sum(jobs.count(i, "v_down") for i in range(1, LEAVES + 1)) > 2 * LEAVES
+    assert all(jobs.count(i, "unaddressed") == 0 for i in range(1, LEAVES + 1))
+
+
 def test_many_calls(jobs):
     """A second generation, of all ranks started again, gives the bits of its own values; one rank alone waits and is told what is missing."""
     for _ in range(3):
