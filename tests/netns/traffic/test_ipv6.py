@@ -109,3 +109,20 @@ def test_extension_headers_pass(lab6):
         client.sendto(b"FP" + bytes(100), (net.address, PORT))
         assert server.recv(2000) == b"FP" + bytes(100)
     wait_until("the counter", lambda: net.counters(64, PIN)["v_extension"] == 1)
+
+
+@pytest.mark.cold
+def test_forwarding_of_lo(lab6):
+    """The first job switches IPv6 forwarding on for lo, where the datapath asks for routes, and unload switches it off again."""
+    net = lab6()
+
+    def forwarding():
+        return net.agg.run("cat", "/proc/sys/net/ipv6/conf/lo/forwarding").strip()
+
+    net.load()
+    net.agg.sysctl("conf/lo/forwarding", 0, family="ipv6")
+    net.add_job(1)
+    assert forwarding() == "1"
+    net.check_sum(1, 1000)
+    net.fpisa("unload")
+    assert forwarding() == "0"
