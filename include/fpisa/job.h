@@ -316,6 +316,12 @@ static __always_inline int fpisa_family_has_trees(__u8 family)
 	return 0;
 }
 
+/* Return the number of hosts to which the job sends: its ranks, and after them a leaf's parent. */
+static __always_inline __u32 fpisa_places(const struct fpisa_job *j)
+{
+	return j->workers + !!(j->flags & FPISA_JOB_LEAF);
+}
+
 /* Return whether the job is a leaf or a parent of a tree. */
 static __always_inline int fpisa_in_tree(const struct fpisa_job *j)
 {

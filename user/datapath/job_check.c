@@ -67,8 +67,6 @@ int datapath_members_check(__u32 job, const struct fpisa_job *j)
 /* Check a job of a tree. */
 static int check_tree(__u32 job, const struct fpisa_job *j)
 {
-	char a[ADDRESS_LEN];
-
 	if (!fpisa_in_tree(j))
 		return 0;
 	if (j->flags & FPISA_JOB_LEAVES && j->flags & FPISA_JOB_LEAF)
@@ -88,11 +86,6 @@ static int check_tree(__u32 job, const struct fpisa_job *j)
 		return refuse(-EINVAL, "job %u: the datapath does not support trees over IPv6", job);
 	if (j->flags & FPISA_JOB_LEAVES && j->fanout != FPISA_FANOUT_UNICAST)
 		return refuse(-EINVAL, "job %u: leaves receive only unicast results; give --fanout unicast", job);
-	if (j->flags & FPISA_JOB_LEAF && fpisa_same_address(&j->parent.addr, &j->address))
-		return refuse(-EINVAL,
-			      "job %u: the parent %s is this machine, where this job has the number; place the parent on "
-			      "another machine",
-			      job, address_text(j->parent.addr, a));
 	return 0;
 }
 

@@ -49,12 +49,7 @@ static enum fpisa_lo forwarding_of(const struct fpisa_job *j)
 	return fpisa_is_ipv6(&j->address) ? FPISA_LO_FORWARDING6 : FPISA_LO_FORWARDING;
 }
 
-/* Return the number of places that the job sends to: its ranks, and after them a leaf's parent. */
-static __u32 places(const struct fpisa_job *j)
-{
-	return j->workers + !!(j->flags & FPISA_JOB_LEAF);
-}
-
+/* Return rank `n`, or a leaf's parent, which follows the ranks. */
 static const struct fpisa_rank *place(const struct fpisa_job *j, __u32 n)
 {
 	return n < j->workers ? &j->rank[n] : &j->parent;
@@ -62,7 +57,7 @@ static const struct fpisa_rank *place(const struct fpisa_job *j, __u32 n)
 
 static bool any_routed(const struct fpisa_job *j)
 {
-	for (__u32 n = 0; n < places(j); n++)
+	for (__u32 n = 0; n < fpisa_places(j); n++)
 		if (!place(j, n)->given)
 			return true;
 	return false;
@@ -171,7 +166,7 @@ int routes_assert(const struct datapath *dp, __u32 job, const struct fpisa_job *
 			"mount /proc/sys writable, or name the workers' interfaces in job add: ADDR@DEV");
 	if (err)
 		return err;
-	for (__u32 n = 0; n < places(j); n++) {
+	for (__u32 n = 0; n < fpisa_places(j); n++) {
 		if (next_hop(j, n, &next))
 			continue;
 		err = neighbour_manage(&next);
@@ -232,7 +227,7 @@ static int list_needed(const struct release *r, struct needed *all)
 		return -ENOMEM;
 	for (__u32 job = 0; r->job != FPISA_MAX_JOBS && job < FPISA_MAX_JOBS; job++)
 		if (job != r->job && job_of(r, job, &j))
-			for (__u32 n = 0; n < places(&j); n++)
+			for (__u32 n = 0; n < fpisa_places(&j); n++)
 				all->count += !next_hop(&j, n, &all->n[all->count]);
 	return 0;
 }
@@ -242,7 +237,7 @@ static void release_job(struct release *r, __u32 job, const struct fpisa_job *j,
 {
 	__u32 seen[2 * (FPISA_MAX_WORKERS + 1)], n = 0;
 
-	for (__u32 rank = 0; rank < places(j); rank++) {
+	for (__u32 rank = 0; rank < fpisa_places(j); rank++) {
 		__u32 key = job * FPISA_MAX_WORKERS + rank;
 		struct fpisa_peer peer = {.ifindex = 0};
 		struct neighbour next = {.ifindex = 0};

@@ -132,10 +132,12 @@ static void check_routes(struct doctor *d, __u32 job, const struct fpisa_job *j,
 			"for each again");
 }
 
-/* Check the route of a leaf to its parent. Without a route no rank can join. */
+/* Check the route of a leaf to its parent, and the port there. Without either no rank can join. */
 static void check_parent(struct doctor *d, const struct fpisa_job *j, const char *subject)
 {
-	char parent[PARENT_LEN];
+	char parent[PARENT_LEN], fix[FIX_LEN], dev[IF_NAMESIZE] = "?";
+	struct datapath_interface i = {.name = ""};
+	struct job_port_text t;
 	struct route way;
 	int err;
 
@@ -143,11 +145,22 @@ static void check_parent(struct doctor *d, const struct fpisa_job *j, const char
 		return;
 	job_parent_text(j, parent);
 	err = route_get(j->parent.addr, j->address, 0, &way);
-	if (err)
+	if (err) {
 		finding(d, LEVEL_FAULT, subject, "parent", NULL, "no route to the parent, %s: %s, so no rank can join",
 			parent, strerror(-err));
-	else
-		finding(d, LEVEL_OK, subject, "parent", NULL, "the parent and the rank there are %s", parent);
+		return;
+	}
+	if_indextoname(way.ifindex, dev);
+	if (datapath_attached(d->dp, way.ifindex, &i) > 0) {
+		finding(d, LEVEL_OK, subject, "parent", NULL, "the parent and the rank there are %s, behind %s", parent,
+			dev);
+		return;
+	}
+	job_port_look(d->dp, way.ifindex, &i, &t);
+	snprintf(fix, sizeof(fix), "%s%s", t.fix, pin_option(d));
+	finding(d, LEVEL_FAULT, subject, "parent", *t.fix ? fix : NULL,
+		"the parent, %s, is behind %s: %s, so no rank can join%s%s", parent, dev, t.why, *t.fix ? "" : "; ",
+		*t.fix ? "" : t.advice);
 }
 
 /*
@@ -197,10 +210,17 @@ static __u64 ranks_behind(const struct doctor *d, __u32 job, const struct fpisa_
 	return behind;
 }
 
-/* Find the port of each rank, or 0 if the rank was removed or its port is unknown. */
-static void ports_of(const struct doctor *d, __u32 job, const struct fpisa_job *j, __u32 ifindex[FPISA_MAX_WORKERS])
+/*
+ * Find the port of each rank, or 0 if the rank was removed or its port is unknown. After the ranks, find the interface
+ * of the route to a leaf's parent, or 0.
+ */
+static void ports_of(const struct doctor *d, __u32 job, const struct fpisa_job *j, __u32 ifindex[FPISA_MAX_WORKERS + 1])
 {
-	memset(ifindex, 0, FPISA_MAX_WORKERS * sizeof(*ifindex));
+	struct route way;
+
+	memset(ifindex, 0, (FPISA_MAX_WORKERS + 1) * sizeof(*ifindex));
+	if (j->flags & FPISA_JOB_LEAF && !route_get(j->parent.addr, j->address, 0, &way))
+		ifindex[j->workers] = way.ifindex;
 	for (__u32 r = 0; r < j->workers; r++) {
 		struct fpisa_peer p;
 
@@ -212,18 +232,18 @@ static void ports_of(const struct doctor *d, __u32 job, const struct fpisa_job *
 /* Check the mode of the ports: a program in native mode cannot send to lo, by which a rank on this machine receives. */
 static void check_native(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
-	__u32 ifindex[FPISA_MAX_WORKERS];
+	__u32 ifindex[FPISA_MAX_WORKERS + 1];
 	struct job_port_text t;
 
 	ports_of(d, job, j, ifindex);
-	if (job_native_beside_lo(d->dp, ifindex, j->workers, &t))
+	if (job_native_beside_lo(d->dp, ifindex, fpisa_places(j), &t))
 		finding(d, LEVEL_WARN, subject, "native", t.fix, "%s", t.why);
 }
 
 /* Check whether the links of this machine are slower than the links of the job's workers together. */
 static void check_links(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
-	__u32 ifindex[FPISA_MAX_WORKERS], n = 0;
+	__u32 ifindex[FPISA_MAX_WORKERS + 1], n = 0;
 	char text[512];
 
 	ports_of(d, job, j, ifindex);
@@ -285,19 +305,16 @@ static void check_mtu(struct doctor *d, __u32 job, const struct fpisa_job *j, co
 	__u32 most;
 	char fix[64 * 64], text[64 * 64] = "";
 	struct text m = {fix, fix + sizeof(fix)}, t = {text, text + sizeof(text)};
-	__u32 seen[FPISA_MAX_WORKERS] = {0};
+	__u32 ifindex[FPISA_MAX_WORKERS + 1];
 
-	for (__u32 r = 0; r < j->workers; r++) {
-		struct fpisa_peer p;
+	ports_of(d, job, j, ifindex);
+	for (__u32 r = 0; r < fpisa_places(j); r++) {
 		struct link l;
 		__u32 k = 0;
 
-		if (!(j->live >> r & 1) || datapath_peer(d->dp, job, r, &p))
-			continue;
-		while (k < r && seen[k] != p.ifindex)
+		while (ifindex[k] != ifindex[r])
 			k++;
-		seen[r] = p.ifindex;
-		if (k < r || link_get(p.ifindex, &l))
+		if (k < r || !ifindex[r] || link_get(ifindex[r], &l))
 			continue;
 		if (!least || l.mtu < least)
 			least = l.mtu;

@@ -22,8 +22,8 @@ struct job_spec {
 	/* only warn of missing parts, which may be added later or be on another machine */
 	bool draft;
 	char *dev[FPISA_MAX_WORKERS]; /* interface of each worker, in the text of `workers`; NULL: found by the route */
-	__u32 ifindex[FPISA_MAX_WORKERS];
-	__u64 tagged; /* ranks whose port is below the VLAN device of their route */
+	__u32 ifindex[FPISA_MAX_WORKERS + 1]; /* interface of each worker, and after them that of a leaf's parent */
+	__u64 tagged;			      /* ranks whose port is below the VLAN device of their route */
 };
 
 /* Further places of a parameter, besides job add, the configuration file and job show. */
@@ -73,7 +73,7 @@ int job_spec_resolve(struct job_spec *s, __u32 job);
  */
 int job_spec_vlan(struct job_spec *s, __u32 job);
 
-/* Return whether this is the first rank behind its port. */
+/* Return whether this rank, or a leaf's parent after the ranks, is the first behind its port. */
 bool job_first_behind(const struct job_spec *s, __u32 rank);
 
 /*

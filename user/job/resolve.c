@@ -162,6 +162,44 @@ static int resolve(struct job_spec *s, __u32 job)
 	return 0;
 }
 
+/* Find the interface of a leaf's parent by routing, as the datapath does. No option gives it. */
+static int resolve_parent(struct job_spec *s, __u32 job)
+{
+	struct link at, below;
+	struct route route;
+	char a[ADDRESS_LEN];
+	__u32 vrf = 0;
+	int err;
+
+	if (!(s->job.flags & FPISA_JOB_LEAF))
+		return 0;
+	if (s->foreign_address || (address_here(s->job.address, &vrf) && vrf))
+		return refuse(-EINVAL,
+			      "job %u: the datapath does not find the route from %s to the parent; a leaf needs an "
+			      "address of this machine outside a VRF, so leave --foreign-address out or give another "
+			      "--address",
+			      job, address_text(s->job.address, a));
+	address_text(s->job.parent.addr, a);
+	err = route_get(s->job.parent.addr, s->job.address, 0, &route);
+	if (err)
+		return lack(s, err, "job %u: parent %s: route: %s; add a route", job, a, strerror(-err));
+	if (route.local)
+		return refuse(-EINVAL,
+			      "job %u: the parent %s is this machine, where this job has the number; place the parent on "
+			      "another machine",
+			      job, a);
+	if (route.broadcast)
+		return refuse(-EINVAL, "job %u: the parent %s is the broadcast address of a network; name the machine",
+			      job, a);
+	if (datapath_below(route.ifindex, &at, &below))
+		return refuse(-EINVAL,
+			      "job %u: the parent %s is in VLAN %u, by %s, and the datapath does not support trees in a "
+			      "VLAN; fpisa load %s --mode skb",
+			      job, a, at.vlan, at.name, at.name);
+	s->ifindex[s->job.workers] = route.ifindex;
+	return 0;
+}
+
 /*
  * Return the smallest MTU of the job's ports, and the name of its port. On an error, report it and return a negative
  * errno.
@@ -170,7 +208,7 @@ static int least_mtu(const struct job_spec *s, char least_dev[IF_NAMESIZE])
 {
 	int least = INT_MAX;
 
-	for (__u32 r = 0; r < s->job.workers; r++) {
+	for (__u32 r = 0; r < fpisa_places(&s->job); r++) {
 		char dev[IF_NAMESIZE];
 		int mtu;
 
@@ -228,7 +266,11 @@ __u16 job_spec_elements(const struct job_spec *s)
 
 int job_spec_resolve(struct job_spec *s, __u32 job)
 {
-	return check_address(s, job) ?: resolve(s, job) ?: job_spec_vlan(s, job) ?: check_ports(s, job);
+	return check_address(s, job)	      ?:
+		       resolve(s, job)	      ?:
+		       resolve_parent(s, job) ?:
+		       job_spec_vlan(s, job)  ?:
+						check_ports(s, job);
 }
 
 /*
@@ -294,9 +336,9 @@ void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 jo
 	struct job_port_text native;
 
 	warn_of_master(s, job);
-	if (job_native_beside_lo(dp, s->ifindex, s->job.workers, &native))
+	if (job_native_beside_lo(dp, s->ifindex, fpisa_places(&s->job), &native))
 		warning("%s %u: %s; %s", datapath_noun(&s->job), job, native.why, native.fix);
-	for (__u32 r = 0; r < s->job.workers; r++) {
+	for (__u32 r = 0; r < fpisa_places(&s->job); r++) {
 		struct datapath_interface i;
 		struct job_port_text text;
 		struct veth_peer peer;

@@ -36,6 +36,10 @@ def add(net, *workers, address=ADDRESS):
     return err
 
 
+def leaf(worker, address=ADDRESS):
+    return ["job", "add", 2, "--workers", worker, "--address", address, "--mode", "exact", "--parent", "192.0.2.1/0"]
+
+
 def moves(net, fix):
     """Check that the advice moves the datapath, and the job with it, from p0 to up0."""
     net.agg.try_run(FPISA, "load", "p0")  # a port of a bond is refused here, but was loaded before
@@ -58,6 +62,8 @@ def test_vlan(made):
     net.fpisa("load", "up0", "--mode", "skb")  # test_vlan.py tests native mode, on p0
     assert add(net, *net.addresses) == ""
     net.check_sum(1)
+    net.agg.ip("link add link p0 name up1 type vlan id 6", "link set up1 up", "route add 192.0.2.1 dev up1")
+    refused(net, leaf(f"{net.addresses[0]}@up0"), "job 2: the parent 192.0.2.1 is in VLAN 6, by up1, .*; fpisa load up1 --mode skb")
 
 
 def test_bond(made):
@@ -80,6 +86,7 @@ def test_vrf(made):
     net.fpisa("load", "p0")
     refused(net, ["job", "add", 1, "--workers", net.addresses[0], "--address", "10.99.1.1"],
             "job 1: worker 10.99.1.2: name its interface, ADDR@DEV, a port of the VRF that 10.99.1.1 is in; the datapath does not look")
+    refused(net, leaf(f"{net.addresses[0]}@p0", address="10.99.1.1"), "job 2: .*from 10.99.1.1 to the parent; a leaf needs an address")
     assert add(net, *(a + "@p0" for a in net.addresses), address="10.99.1.1") == ""
     net.check_sum(1, address="10.99.1.1")
     assert not [key for key in bad(examine(net.agg)) if key[0] == "job 1"]

@@ -2,6 +2,7 @@
 """Test `fpisa job add`: refused arguments, after which no job exists, then addresses, flags, and the number of jobs that fit."""
 import json
 
+from doctor import fixes
 from lab import ADDRESS, FPISA, PIN
 from refusals import add, refused
 from shared import opened
@@ -169,6 +170,7 @@ def test_trees_that_are_refused(lab):
     """Each refusal of a job of a tree says what to change, and the job that it then names is made."""
     net = lab()
     net.load()
+    net.agg.ip("route add 192.0.2.1 dev p1")
     leaf, exact = ["--parent", "192.0.2.1/3"], ["--mode", "exact"]
     for options, says in ((leaf, "a tree needs mode exact, at all leaves and at their parent; give --mode exact"),
                           (["--leaves"], "a tree needs mode exact"),
@@ -186,6 +188,33 @@ def test_trees_that_are_refused(lab):
     assert shown["parent"] == "192.0.2.1:18000/3" and not shown["leaves"]
     net.add_job(8, "--leaves", *exact)
     assert net.json("job", "show", 8)["fanout"] == "unicast" and net.json("job", "show", 8)["leaves"]
+
+
+def test_route_to_a_parent(lab):
+    """A leaf's parent is found by its route, and its interface has the checks of a worker's."""
+    net = lab()
+    net.load()
+    net.agg.ip("route add 192.0.2.1 dev p1")
+
+    def leaf(*more, parent="192.0.2.1", worker=net.addresses[0], address=ADDRESS):
+        return ["job", "add", 9, "--workers", worker, "--address", address, "--mode", "exact", "--parent", f"{parent}/3", *more]
+
+    for parent, says in (("10.99.2.1", "the parent 10.99.2.1 is this machine"),
+                         ("10.99.2.255", "the parent 10.99.2.255 is the broadcast address of a network"),
+                         ("198.51.100.1", "parent 198.51.100.1: route: .*unreachable; add a route")):
+        refused(net, leaf(parent=parent), "job 9: " + says)
+    refused(net, leaf("--foreign-address", worker=f"{net.addresses[0]}@p0", address="192.0.2.9"),
+            "job 9: .*from 192.0.2.9 to the parent; a leaf needs an address of this machine outside a VRF")
+    net.agg.ip("link set p1 mtu 1000")
+    refused(net, leaf(), "the MTU of p1 is 1000; try --elements 224")
+    net.agg.ip("link set p1 mtu 1500")
+    _, _, err = net.agg.try_run(FPISA, *leaf("--fanout", "unicast", worker=f"{ADDRESS}:18001"))
+    assert "p1 is in native mode, which cannot send to lo, so rank 0 misses results" in err
+    net.fpisa("job", "del", 9)
+    net.fpisa("unload", "p1")
+    _, _, err = net.agg.try_run(FPISA, *leaf())
+    assert "p1: this datapath is not loaded on it, so job 9 does not receive frames there; fpisa load p1" in err
+    assert fixes(net.agg, [], "job 9", "parent", says="behind p1: this datapath is not loaded on it") == "fpisa load p1"
 
 
 def test_slot_space(lab):
