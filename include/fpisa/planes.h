@@ -24,6 +24,7 @@
 #include "exact64.h"
 
 #define FPISA_PLANE_SPECIALS 127 /* the plane of sticky bits */
+#define FPISA_DIGIT_BYTES 4u	 /* size of an element in a frame with a plane */
 #define FPISA_MOST_PLANES (FPISA_LIMBS64 + 2)
 
 /* A set of planes. */

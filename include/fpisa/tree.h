@@ -53,7 +53,8 @@ static __always_inline enum fpisa_verdict fpisa_check_partial(const struct fpisa
 							      const struct fpisa_session *session,
 							      const struct fpisa_address *from, __be16 sport)
 {
-	__u32 values = fpisa_payload_bytes(fpisa_format_of(job->format), h->count), planes = h->count * 4;
+	__u32 values = fpisa_payload_bytes(fpisa_format_of(job->format), h->count),
+	      planes = h->count * FPISA_DIGIT_BYTES;
 	int right = payload == (h->reason & FPISA_PART_VALUES ? values : planes);
 	enum fpisa_verdict v = fpisa_check_contribution(h, right, job, session, from, sport);
 

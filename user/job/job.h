@@ -113,7 +113,7 @@ bool job_native_beside_lo(const struct datapath *dp, const __u32 *ifindex, __u32
  */
 bool job_links_text(const __u32 *ifindex, __u32 n, double worker_bits, char *text, size_t size);
 
-/* Return the size of a frame, in bytes, that counts for the MTU. */
+/* Return the size, in bytes, of the job's largest frame, which counts for the MTU. In a tree it may be a part. */
 unsigned int job_frame_bytes(const struct fpisa_job *j);
 
 /* -- faults.c: faults that the job's workers inject ------------------- */

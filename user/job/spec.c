@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/options.h"
+#include "fpisa/planes.h"
 #include "lib/base/address.h"
 #include "job.h"
 
@@ -127,9 +128,10 @@ bool job_first_behind(const struct job_spec *s, __u32 rank)
 unsigned int job_frame_bytes(const struct fpisa_job *j)
 {
 	const unsigned int more = fpisa_is_ipv6(&j->rank[0].addr) ? FPISA_IPV6_LEN - FPISA_IP_LEN : 0;
+	const unsigned int values = fpisa_payload_bytes(fpisa_format_of(j->format), j->elements);
+	const unsigned int plane = fpisa_in_tree(j) ? j->elements * FPISA_DIGIT_BYTES : 0;
 
-	return FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + more +
-	       fpisa_payload_bytes(fpisa_format_of(j->format), j->elements);
+	return FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + more + (values > plane ? values : plane);
 }
 
 int job_parse_number(const char *text, __u32 *job)

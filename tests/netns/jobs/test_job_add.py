@@ -205,6 +205,9 @@ def test_route_to_a_parent(lab):
         refused(net, leaf(parent=parent), "job 9: " + says)
     refused(net, leaf("--foreign-address", worker=f"{net.addresses[0]}@p0", address="192.0.2.9"),
             "job 9: .*from 192.0.2.9 to the parent; a leaf needs an address of this machine outside a VRF")
+    for tree in leaf(), add(net, "--mode", "exact", "--leaves", job=9):
+        refused(net, [*tree, "--format", "bf16", "--elements", 672],
+                "672 elements make a frame of 2792 bytes, but the MTU of p0 is 1500; try --elements 320")
     net.agg.ip("link set p1 mtu 1000")
     refused(net, leaf(), "the MTU of p1 is 1000; try --elements 224")
     net.agg.ip("link set p1 mtu 1500")

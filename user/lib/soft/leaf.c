@@ -91,7 +91,8 @@ static size_t write_part(struct fpisa_soft *s, struct outgoing *o, const struct 
 		else
 			fpisa_soft_get_plane(&s->job, part & FPISA_PART_PLANE, payload_of(o),
 					     fpisa_soft_registers_of(s, slot), blocks);
-		size = part & FPISA_PART_VALUES ? fpisa_payload_bytes(f, asked->count) : asked->count * 4u;
+		size = part & FPISA_PART_VALUES ? fpisa_payload_bytes(f, asked->count) :
+						  asked->count * FPISA_DIGIT_BYTES;
 	}
 	lock_release(&slot->lock);
 	return size;
