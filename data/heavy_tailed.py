@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Make values whose sums in a register lose much.
+"""Create values whose sums lose many bits in a register.
 
 	heavy_tailed.py OUT.f32 [SIGMA [COLUMNS]]
 
-OUT is little-endian FP32, row-major, 8 rows (one a worker) of COLUMNS, 4096.
-Every value is of either sign and min(1, exp(SIGMA x)) with x of a normal
-distribution: half of them are +-1, so that many sums cancel, and what then is
-left may be anything down to exp(-4 SIGMA). SIGMA is 16.
+OUT holds little-endian FP32 values, row-major, in 8 rows of COLUMNS values.
+Each row belongs to one worker. COLUMNS is 4096 by default, SIGMA 16.
 
-Reproducible to the bit: splitmix64, and decimal arithmetic where a library's
-exp() could differ from another's; x is the sum of 12 uniform numbers less 6.
+A value is min(1, exp(SIGMA x)) with a random sign. x is normally distributed.
+Half of the values are 1 or -1, so many sums cancel. The remainder of such a
+sum can be as small as exp(-4 SIGMA).
+
+The file is reproducible to the bit. The generator is splitmix64, x is the sum
+of 12 uniform numbers minus 6, and exp() uses decimal arithmetic, because
+exp() differs between libraries.
 """
 import array
 import decimal

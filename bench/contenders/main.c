@@ -87,7 +87,7 @@ static int parse_option(struct bench *b, struct sizes *sizes, int opt, char *tex
 	int rc = 0;
 
 	if (!strchr(b->what->options, opt))
-		return refuse(-1, "%s does not have this option", b->what->name);
+		return refuse(-1, "contenders %s does not support one of the options; see the usage", b->what->name);
 	switch (opt) {
 	case 'w':
 		rc = parse_number("--workers", text, b->what->stars > 1 ? 2 : 1, PROCESSES_MAX, &n);
@@ -171,7 +171,7 @@ int main(int argc, char **argv)
 
 	b.what = !strcmp(name, measure_wire.name) ? &measure_wire : &measure_worker;
 	if (strcmp(name, b.what->name))
-		return refuse(2, "usage: contenders wire|worker [OPTION...]; --help");
+		return refuse(2, "usage: contenders wire|worker [OPTION...]; see contenders wire --help");
 	b.plan = b.what->standard;
 	b.plan.seed = fpisa_clock_ns(CLOCK_REALTIME);
 	if (parse(&b, &sizes, argc - 1, argv + 1))

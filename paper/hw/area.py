@@ -207,7 +207,7 @@ def table(head, rows):
 
 
 def figures(c):
-    """Return area, delay and power in both libraries, which are columns of all tables of designs."""
+    """Return area, delay and power with both libraries. Every table of designs has these columns."""
     return [f"{c[lib].area:.0f}" for lib in LIBRARIES] + [f"{c[lib].delay:.2f}" for lib in LIBRARIES] \
         + [f"{c[lib].power:.2f}" for lib in LIBRARIES]
 

@@ -67,7 +67,7 @@ class Groups:
 
     def said(self):
         """Return the next line of the manager that does not report a refusal."""
-        while (line := self.manager.stdout.readline()).startswith("refused ") or "left out" in line:
+        while (line := self.manager.stdout.readline()).startswith("refused ") or " dropped" in line:
             pass
         return line
 

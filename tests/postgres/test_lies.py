@@ -16,7 +16,7 @@ SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lying_worker.
 READY, WORKING, LOST, DONE, RECORDS, FAILED = range(17, 23)
 REAL, DOUBLE, INT32, INT64, TEXT, DATE, DECIMAL = range(1, 8)
 TABLE = "a int, b text, c int, d int, e int, f bigint, g int, h date, v real"
-OTHERS = "its columns are not the requested ones"
+OTHERS = "the worker sent columns other than those requested; run one release on all hosts"
 
 
 def column(name, kind, not_null=0):

@@ -75,10 +75,11 @@ static void a_flood_is_short(void **state)
 	log_turn(&l, LOG_PAUSE_MS - 1);
 	assert_string_equal(read_now(end[0], text, sizeof(text)), "");
 	log_line(&l, LOG_PAUSE_MS, "one\tmore\n");
-	assert_string_equal(read_now(end[0], text, sizeof(text)), "980 lines left out; they are counted\none?more?\n");
+	assert_string_equal(read_now(end[0], text, sizeof(text)),
+			    "980 lines were dropped; they are counted\none?more?\n");
 	log_line(&l, LOG_PAUSE_MS, "too many");
 	log_turn(&l, 2 * LOG_PAUSE_MS);
-	assert_string_equal(read_now(end[0], text, sizeof(text)), "1 line left out; they are counted\n");
+	assert_string_equal(read_now(end[0], text, sizeof(text)), "1 line was dropped; they are counted\n");
 	log_turn(&l, 100 * LOG_PAUSE_MS);
 	assert_string_equal(read_now(end[0], text, sizeof(text)), "");
 	close(l.fd);
@@ -104,7 +105,7 @@ static void nobody_reads(int from, int to)
 		empty(from);
 		log_line(&l, 0, "heard");
 		read_now(from, text, sizeof(text));
-		assert_non_null(strstr(text, "100 lines left out"));
+		assert_non_null(strstr(text, "100 lines were dropped"));
 		assert_non_null(strstr(text, "heard"));
 	}
 	/* The descriptor still blocks for other users. */

@@ -420,7 +420,7 @@ static void who_may_not_join(void **state)
 	join(w, call(w, 1, 2, "key"), "train", 0, 3);
 	assert_refused(&w->of[1], FPISA_MANAGER_R_rank, "rank 0");
 	join(w, call(w, 2, 3, "key"), "train", 1, 4);
-	assert_refused(&w->of[2], FPISA_MANAGER_R_size, "but the other ranks as 3");
+	assert_refused(&w->of[2], FPISA_MANAGER_R_size, "but the other ranks with size 3");
 	join(w, call(w, 3, 3, "key"), "large", 1, 5);
 	assert_refused(&w->of[3], FPISA_MANAGER_R_size, "allows 4");
 	join(w, call(w, 4, 4, "key"), "second", 0, 2);
@@ -718,7 +718,8 @@ static void who_may_not_register(void **state)
 		msg.reg = (struct fpisa_manager_register){
 			.version = FPISA_VERSION, .address = htonl(0x0a000000 + 200), .port = 18000, .slots = 1};
 		say(w, t, &msg);
-		assert_refused(t, FPISA_MANAGER_R_aggregator, "10.0.0.200: host 10.0.0.200 has registered that address");
+		assert_refused(t, FPISA_MANAGER_R_aggregator,
+			       "10.0.0.200: host 10.0.0.200 has registered the same address");
 	}
 	/* Try addresses that no machine has. */
 	for (int i = 0; i < 4; i++) {
@@ -729,7 +730,7 @@ static void who_may_not_register(void **state)
 		msg.reg = (struct fpisa_manager_register){
 			.version = FPISA_VERSION, .address = htonl(none[i]), .port = 18000, .slots = 1};
 		say(w, t, &msg);
-		assert_refused(t, FPISA_MANAGER_R_aggregator, "no address that ranks of other hosts can reach");
+		assert_refused(t, FPISA_MANAGER_R_aggregator, "ranks of other hosts cannot reach this address");
 	}
 	assert_false(w->of[AGG].hung_up);
 	/*
@@ -737,7 +738,7 @@ static void who_may_not_register(void **state)
 	 * while.
 	 */
 	assert_refused(register_at(w, AGG + 2, 200, "aggs", 10000, FPISA_VERSION), FPISA_MANAGER_R_busy,
-		       "10.0.0.200: another fpisa serve of this host has registered it");
+		       "10.0.0.200: another fpisa serve of this host has registered the same address");
 	assert_false(w->of[AGG].hung_up);
 	for (int i = 0; i < 3; i++) {
 		w->m.now_ms += 250;
@@ -1020,7 +1021,7 @@ static void limits(void **state)
 	gather(w, 8, 2, "a", "third");
 	for (int r = 8; r < 10; r++)
 		ask(w, &w->of[r], 0, 1, 0);
-	assert_refused(&w->of[9], FPISA_MANAGER_R_pool, "its 2 jobs");
+	assert_refused(&w->of[9], FPISA_MANAGER_R_pool, "its 2 job numbers");
 }
 
 /* Check that groups can use all job numbers, and that the first jobs have full windows. */
@@ -1093,8 +1094,8 @@ static void exact_shares(void **state)
 	}
 	assert_true(groups >= 12 && given == FPISA_DEFAULT_SLOTS / FPISA_EXACT_SHARE);
 	assert_refused(&w->of[groups], FPISA_MANAGER_R_pool,
-		       "256 of the 256 slots for mode exact, too few are left for a window of 8 (slots of [datapath], "
-		       "fpisa load --slots)");
+		       "256 of the 256 slots for mode exact, which leaves too few for a window of 8; load with more "
+		       "--slots");
 	/* Jobs of E4M3 use the same registers as in other modes. */
 	assert_int_equal(exact_window(w, (int)groups + 1, "e4m3", FPISA_FORMAT_E4M3), 64);
 }

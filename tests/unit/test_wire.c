@@ -288,7 +288,7 @@ static void test_checksum_swaps(void **state)
 	(void)state;
 	fill(&c, &rng);
 	good = checksum(&c);
-	/* Choose neighbours, elements one 64-bit word apart, elements one block apart, or any elements. */
+	/* Swap all pairs that are adjacent, one 64-bit word apart or one block apart, and a sample of the other pairs. */
 	for (int distance = 1; distance < WORDS; distance++) {
 		for (int i = 0; i + distance < WORDS; i += distance <= 2 || distance == FPISA_BLOCK ? 1 : 97) {
 			if (c.w[i] == c.w[i + distance])

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Lines that do not wait for a reader; log.h has the contracts. */
+/* Write log lines without waiting for the reader. log.h has the contracts. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,9 +17,9 @@
 #define BEFORE 256
 
 /*
- * Open a log. All processes that have an open file share its O_NONBLOCK, for example the user's shell. So open a pipe
- * or a terminal again, for us alone. A socket takes a flag at each write. A file never blocks, and would have a
- * different offset if it were opened again.
+ * Open a log. O_NONBLOCK applies to every process that shares the open file, for example the user's shell. So open a
+ * pipe or a terminal again for this process alone. For a socket, pass a flag with each write. A regular file never
+ * blocks, and a second descriptor of the file would have its own offset.
  */
 void log_open(struct log *l, int fd)
 {
@@ -78,8 +78,8 @@ static bool say(struct log *l, const char *line)
 	if (l->cut)
 		text[n++] = '\n';
 	if (l->left_out)
-		n += (size_t)snprintf(text + n, BEFORE, "%llu line%s left out%s%s\n", (unsigned long long)l->left_out,
-				      l->left_out == 1 ? "" : "s", l->hint ? "; " : "", l->hint ? l->hint : "");
+		n += (size_t)snprintf(text + n, BEFORE, "%llu line%s dropped%s%s\n", (unsigned long long)l->left_out,
+				      l->left_out == 1 ? " was" : "s were", l->hint ? "; " : "", l->hint ? l->hint : "");
 	if (*line)
 		n += (size_t)sprintf(text + n, "%s\n", line);
 	if (!put(l, text, n))

@@ -10,8 +10,8 @@
 #define KIND_WHY_LEN 512
 
 /*
- * Return whether no datapath should be attached to the link. If so, write the reason, and the interface to load in its
- * place. `generic` says that the datapath would run in generic mode, and `native` is the result of link_native().
+ * Return true if a datapath should not be attached to the link. In this case write the reason, and the interface to
+ * load instead. `generic` says that the datapath would run in generic mode, and `native` is the result of link_native().
  * `links` has all n interfaces.
  */
 bool kind_unfit(const struct link *at, bool generic, bool native, const struct link *links, int n,

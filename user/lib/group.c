@@ -151,7 +151,7 @@ static struct fpisa_manager_spec spec_of(const struct fpisa_group *g, uint32_t t
 
 	return (struct fpisa_manager_spec){
 		.format = (uint8_t)type,
-		/* Integers have no modes and no rounding. */
+		/* Modes and rounding do not apply to integers. */
 		.mode = type == FPISA_INT32 ? 0 : g->options.mode,
 		.rounding = type == FPISA_INT32 ? 0 : g->options.rounding,
 		.pipeline = g->options.pipeline,
@@ -311,9 +311,7 @@ int fpisa_group_first_type(struct fpisa_group *g, int to_wait, uint32_t *type)
 		} else if (!timeout_ns) {
 			pthread_cond_wait(&l->changed, &l->lock);
 		} else if (fpisa_link_wait(l, &clock, timeout_ns)) {
-			rc = fpisa_fail(-ETIMEDOUT,
-					"%s: the group's first call got no job in %u ms, and the barrier uses that "
-					"job",
+			rc = fpisa_fail(-ETIMEDOUT, "%s: barrier: the group's first job was not created within %u ms",
 					l->peer, g->options.timeout_ms);
 		}
 	}

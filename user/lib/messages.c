@@ -235,8 +235,8 @@ uint64_t fpisa_link_completed(const struct fpisa_link *l)
 }
 
 /*
- * Return an error if a rank that has left had not completed all of the first `calls` calls of this rank, else 0. Fail
- * the group when all calls that the rank had completed have also ended here.
+ * Return 0 if every rank that has left completed the first `calls` calls, otherwise an error. Fail the group when all
+ * calls that such a rank completed have also ended here.
  */
 static int check_left(struct fpisa_link *l, uint64_t calls)
 {
@@ -296,7 +296,7 @@ void fpisa_link_barrier_failed(struct fpisa_link *l, int error, uint64_t missing
 {
 	char reason[FPISA_MESSAGE_SIZE];
 
-	snprintf(reason, sizeof(reason), "its barrier has failed: %.*s", FPISA_MESSAGE_SIZE - 32, sentence);
+	snprintf(reason, sizeof(reason), "the rank's barrier failed: %.*s", FPISA_MESSAGE_SIZE - 32, sentence);
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		if (l->job[k].handle && !l->job[k].error)
 			fpisa_link_job_failed(l, &l->job[k], error, reason);

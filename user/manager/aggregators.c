@@ -91,7 +91,7 @@ static void check(const struct manager *m, const struct manager_caller *c, const
 	} else if (!manager_may_add(m->policy, c->owner)) {
 		refuse_so(
 			why, FPISA_MANAGER_R_key,
-			"aggregator %s: %s%s may not register aggregators, which see the values of all groups (aggregator-keys)",
+			"aggregator %s: %s%s may not register aggregators, which see the values of all groups; add the aggregator's key to aggregator-keys",
 			name, *c->owner ? "key " : "a host without a key", c->owner);
 	} else if (r->version != FPISA_VERSION) {
 		refuse_so(why, FPISA_MANAGER_R_aggregator,
@@ -99,20 +99,22 @@ static void check(const struct manager *m, const struct manager_caller *c, const
 			  "all hosts",
 			  name, r->version, FPISA_VERSION);
 	} else if (!is_machine(&place)) {
-		refuse_so(why, FPISA_MANAGER_R_aggregator,
-			  "aggregator %s: it has no address that ranks of other hosts can reach; give it one "
-			  "(address)",
-			  name);
+		refuse_so(
+			why, FPISA_MANAGER_R_aggregator,
+			"aggregator %s: ranks of other hosts cannot reach this address; set address in [manager] on the aggregator",
+			name);
 	} else if (taken && at->record.host != c->address) {
 		inet_ntop(AF_INET, &at->record.host, host, sizeof(host));
-		refuse_so(why, FPISA_MANAGER_R_aggregator,
-			  "aggregator %s: host %s has registered that address; give each its own (address)", name, host);
+		refuse_so(
+			why, FPISA_MANAGER_R_aggregator,
+			"aggregator %s: host %s has registered the same address; set a different address in [manager] on each host",
+			name, host);
 	} else if (taken) {
 		/* That process may have ended already, and the manager has not yet noticed. */
-		refuse_so(why, FPISA_MANAGER_R_busy,
-			  "aggregator %s: another fpisa serve of this host has registered it, and still runs; end one "
-			  "of the two",
-			  name);
+		refuse_so(
+			why, FPISA_MANAGER_R_busy,
+			"aggregator %s: another fpisa serve of this host has registered the same address and still runs; end one of the two",
+			name);
 	}
 }
 
@@ -140,7 +142,8 @@ void manager_register(struct manager *m, struct manager_caller *c, const struct 
 		return;
 	a = a ?: free_place(m);
 	if (!a) {
-		refuse_so(why, FPISA_MANAGER_R_pool, "the manager has %d aggregators, the limit", AGGREGATORS);
+		refuse_so(why, FPISA_MANAGER_R_pool,
+			  "the manager has reached its limit of %d aggregators; end another aggregator", AGGREGATORS);
 		return;
 	}
 	a->record = (struct aggregator_record){.since = again ? a->record.since : m->wall_s,

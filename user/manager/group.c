@@ -107,22 +107,21 @@ static struct manager_group *make_group(struct manager *m, struct manager_caller
 	__u32 ending = manager_ending(m, c->owner);
 
 	if (j->size > m->policy->size) {
-		refuse_caller(m, c, FPISA_MANAGER_R_size, 0, "group %s: %u ranks; the manager allows %u (size)",
+		refuse_caller(m, c, FPISA_MANAGER_R_size, 0,
+			      "group %s: the group has %u ranks, but the manager allows %u; raise size in [manager]",
 			      j->name, j->size, m->policy->size);
 		return NULL;
 	}
 	if (used.groups >= quota.groups) {
 		refuse_caller(m, c, FPISA_MANAGER_R_quota, 0,
-			      "group %s: key '%s' has %u groups, its limit "
-			      "(key-groups)",
+			      "group %s: key '%s' has reached its limit of %u groups; raise key-groups or end a group",
 			      j->name, c->owner, used.groups);
 		return NULL;
 	}
 	if (used.groups + ending >= 2 * quota.groups) {
 		refuse_caller(
 			m, c, FPISA_MANAGER_R_quota, 0,
-			"group %s: key '%s' has %u groups in which some ranks have left or died, and others have not "
-			"(key-groups)",
+			"group %s: key '%s' has %u groups in which some ranks have left or died, but others have not; end those ranks or raise key-groups",
 			j->name, c->owner, ending);
 		return NULL;
 	}
@@ -130,7 +129,8 @@ static struct manager_group *make_group(struct manager *m, struct manager_caller
 		if (!m->group[i].record.id)
 			g = &m->group[i];
 	if (!g) {
-		refuse_caller(m, c, FPISA_MANAGER_R_pool, 0, "group %s: the manager has %d groups, the limit", j->name,
+		refuse_caller(m, c, FPISA_MANAGER_R_pool, 0,
+			      "group %s: the manager has reached its limit of %d groups; end another group", j->name,
 			      GROUPS);
 		return NULL;
 	}
@@ -159,14 +159,17 @@ static void join(struct manager *m, struct manager_caller *c, const struct fpisa
 		return;
 	}
 	if (g && g->record.size != j->size) {
-		refuse_caller(m, c, FPISA_MANAGER_R_size, manager_in(g, RANK_HERE),
-			      "group %s: rank %u gives its size as %u, but the other ranks as %u", j->name, j->rank,
-			      j->size, g->record.size);
+		refuse_caller(
+			m, c, FPISA_MANAGER_R_size, manager_in(g, RANK_HERE),
+			"group %s: rank %u joined with size %u, but the other ranks with size %u; give all ranks one size",
+			j->name, j->rank, j->size, g->record.size);
 		return;
 	}
 	if (g && g->state[j->rank] == RANK_HERE) {
-		refuse_caller(m, c, FPISA_MANAGER_R_rank, 1ull << j->rank,
-			      "group %s: another process has joined as rank %u", j->name, j->rank);
+		refuse_caller(
+			m, c, FPISA_MANAGER_R_rank, 1ull << j->rank,
+			"group %s: another process has joined as rank %u; end that process or give each process its own rank",
+			j->name, j->rank);
 		return;
 	}
 	if (!g)

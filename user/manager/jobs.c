@@ -209,9 +209,10 @@ static void bind_ports(struct manager *m, struct manager_group *g, __u32 index)
 	j->state = FPISA_GROUP_JOB_ASKED; /* the ports that it had before are free */
 	if (j->tries++ == MOST_TRIES ||
 	    (!common_port(m, g, j->next_port, port) && !own_ports(m, g, j->next_port, port))) {
-		refuse_job(m, g, index, FPISA_MANAGER_R_ports, 0,
-			   "group %s: no UDP port from %u to %u (udp-ports) is free at all ranks", g->record.name,
-			   m->policy->udp_first, m->policy->udp_last);
+		refuse_job(
+			m, g, index, FPISA_MANAGER_R_ports, 0,
+			"group %s: each UDP port from %u to %u is in use at some rank; set other udp-ports in [manager]",
+			g->record.name, m->policy->udp_first, m->policy->udp_last);
 		return;
 	}
 	memcpy(record->port, port, sizeof(port));
@@ -241,14 +242,15 @@ static bool window_fits(struct manager *m, struct manager_group *g, __u32 index)
 
 	if (own.jobs >= quota.jobs) {
 		refuse_job(m, g, index, FPISA_MANAGER_R_quota, 0,
-			   "group %s: key '%s' has %u jobs, its limit "
-			   "(key-jobs)",
+			   "group %s: key '%s' has reached its limit of %u jobs; raise key-jobs or end a job",
 			   g->record.name, g->record.owner, own.jobs);
 		return false;
 	}
 	if (all.jobs >= jobs) {
-		refuse_job(m, g, index, FPISA_MANAGER_R_pool, 0,
-			   "group %s: the manager has given all of its %u jobs (jobs)", g->record.name, all.jobs);
+		refuse_job(
+			m, g, index, FPISA_MANAGER_R_pool, 0,
+			"group %s: the manager has given all of its %u job numbers; raise jobs in [manager] or end another job",
+			g->record.name, all.jobs);
 		return false;
 	}
 	of_key = manager_window(j->window, left(quota.slots, own.slots), quota.jobs - own.jobs - 1);
@@ -261,20 +263,20 @@ static bool window_fits(struct manager *m, struct manager_group *g, __u32 index)
 	if (j->window)
 		return true;
 	if (!of_all)
-		refuse_job(m, g, index, FPISA_MANAGER_R_pool, 0,
-			   "group %s: the manager has given %u of its %u slots, too few are left for a window of %u "
-			   "(slots)",
-			   g->record.name, all.slots, m->policy->slots, least);
+		refuse_job(
+			m, g, index, FPISA_MANAGER_R_pool, 0,
+			"group %s: the manager has given %u of its %u slots, which leaves too few for a window of %u; raise slots in [manager] or end another job",
+			g->record.name, all.slots, m->policy->slots, least);
 	else if (!of_key)
-		refuse_job(m, g, index, FPISA_MANAGER_R_quota, 0,
-			   "group %s: key '%s' has %u of the %u slots that it may have, too few are left for a window "
-			   "of %u (key-slots)",
-			   g->record.name, g->record.owner, own.slots, quota.slots, least);
+		refuse_job(
+			m, g, index, FPISA_MANAGER_R_quota, 0,
+			"group %s: key '%s' holds %u of its %u slots, which leaves too few for a window of %u; raise key-slots or end another job",
+			g->record.name, g->record.owner, own.slots, quota.slots, least);
 	else
-		refuse_job(m, g, index, FPISA_MANAGER_R_pool, 0,
-			   "group %s: the manager has given %u of the %u slots for mode exact, too few are left for a "
-			   "window of %u (slots of [datapath], fpisa load --slots)",
-			   g->record.name, manager_used_exact(m), m->policy->exact_slots, least);
+		refuse_job(
+			m, g, index, FPISA_MANAGER_R_pool, 0,
+			"group %s: the manager has given %u of the %u slots for mode exact, which leaves too few for a window of %u; load with more --slots or end another job",
+			g->record.name, manager_used_exact(m), m->policy->exact_slots, least);
 	return false;
 }
 
@@ -284,14 +286,13 @@ static bool allowed(struct manager *m, struct manager_group *g, __u32 index, con
 
 	if (!(m->policy->formats >> format & 1)) {
 		refuse_job(m, g, index, FPISA_MANAGER_R_format, 0,
-			   "group %s: the manager does not offer format %s (formats)", g->record.name,
-			   name_of(format_names, format));
+			   "group %s: the manager does not offer format %s; add the format to formats in [manager]",
+			   g->record.name, name_of(format_names, format));
 		return false;
 	}
 	if (!(m->policy->modes >> mode & 1)) {
 		refuse_job(m, g, index, FPISA_MANAGER_R_mode, 0,
-			   "group %s: the manager does not offer mode %s "
-			   "(modes)",
+			   "group %s: the manager does not offer mode %s; add the mode to modes in [manager]",
 			   g->record.name, name_of(mode_names, mode));
 		return false;
 	}

@@ -242,8 +242,7 @@ static void take_address(struct agent *a, __be32 address)
 
 	if (address && !fpisa_address_is_here(address)) {
 		log_line(&a->errors, a->now_ms,
-			 "fpisa: serve: %s is not an address of this host; `ip -br addr` lists them (address); the "
-			 "address is unchanged",
+			 "fpisa: serve: %s is not an address of this host, so the address is unchanged; set address to one that `ip -br addr` lists",
 			 address_text(fpisa_ipv4(address), is));
 		return;
 	}
@@ -353,7 +352,7 @@ static int start(struct agent *a, struct config *c, const char *pin, struct colo
 	log_open(&a->errors, STDERR_FILENO);
 	if (a->policy.address && !fpisa_address_is_here(a->policy.address))
 		return refuse(-EADDRNOTAVAIL,
-			      "serve: %s is not an address of this host; `ip -br addr` lists them (address)",
+			      "serve: %s is not an address of this host; set address to one that `ip -br addr` lists",
 			      address_text(fpisa_ipv4(a->policy.address), address));
 	a->addresses = fpisa_find_host(a->manager, FPISA_MANAGER_SILENCE_MS * 1000000ull, a->to);
 	a->keyed = a->key_file != NULL;

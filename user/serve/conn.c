@@ -379,7 +379,8 @@ static void turn_away(struct conns_of *s, int fd, __be32 address)
 	char text[FPISA_MANAGER_TEXT], a[ADDRESS_LEN];
 
 	s->manager->count.refused[FPISA_MANAGER_R_network]++;
-	snprintf(text, sizeof(text), "%s is not in a network that may ask for groups (networks)",
+	snprintf(text, sizeof(text),
+		 "%s is not in a network that may ask for groups; add the network to networks in [manager]",
 		 address_text(fpisa_ipv4(address), a));
 	conn_refused(s, &(struct manager_caller){.address = address}, FPISA_MANAGER_R_network, text);
 	fpisa_channel_turn_away(fd, FPISA_MANAGER_R_network, text);

@@ -74,20 +74,24 @@ static int check_policy(const struct manager_policy *p, const struct manager_mak
 	char a[ADDRESS_LEN];
 
 	if (o->workers > p->size) {
-		refuse(-EACCES, "%u ranks; the manager allows %u (size)", o->workers, p->size);
+		refuse(-EACCES, "the group has %u ranks, but the manager allows %u; raise size in [manager]",
+		       o->workers, p->size);
 		return limited(reason, FPISA_MANAGER_R_size);
 	}
 	if (!(p->formats >> format & 1)) {
-		refuse(-EACCES, "the manager does not offer format %s (formats)", name_of(format_names, format));
+		refuse(-EACCES, "the manager does not offer format %s; add the format to formats in [manager]",
+		       name_of(format_names, format));
 		return limited(reason, FPISA_MANAGER_R_format);
 	}
 	if (!(p->modes >> mode & 1)) {
-		refuse(-EACCES, "the manager does not offer mode %s (modes)", name_of(mode_names, mode));
+		refuse(-EACCES, "the manager does not offer mode %s; add the mode to modes in [manager]",
+		       name_of(mode_names, mode));
 		return limited(reason, FPISA_MANAGER_R_mode);
 	}
 	for (__u32 k = 0; k < o->workers; k++)
 		if (!manager_network_allowed(p, o->address[k])) {
-			refuse(-EACCES, "%s is not in a network that may ask for groups (networks)",
+			refuse(-EACCES,
+			       "%s is not in a network that may ask for groups; add the network to networks in [manager]",
 			       address_text(fpisa_ipv4(o->address[k]), a));
 			return limited(reason, FPISA_MANAGER_R_network);
 		}
@@ -108,13 +112,16 @@ static int check_make(struct helper_state *w, const struct manager_make *o, stru
 		return err;
 	if (!o->id || r->id != o->id || r->job[o->index].state != FPISA_GROUP_JOB_MAKING ||
 	    r->job[o->index].token != o->token || !o->token)
-		return refuse(-EACCES, "no record announces this job");
+		return refuse(-EACCES, "the job is not announced in the record of its group");
 	/* Refuse a second job with the same token, because slots_given() would not count it. */
 	if (job_of(w, o->token) < FPISA_MAX_JOBS)
 		return refuse(-EACCES, "job %u already has this job's token", job_of(w, o->token));
 	err = check_policy(w->policy, o, reason) ?: slots_given(w, &slots);
 	if (!err && slots + o->spec.window > w->policy->slots)
-		return refuse(-ENOSPC, "the manager has given %u of its %u slots (slots)", slots, w->policy->slots);
+		return refuse(
+			-ENOSPC,
+			"the job needs %u slots, but the manager has given %u of %u; raise slots in [manager] or end another job",
+			o->spec.window, slots, w->policy->slots);
 	return err;
 }
 
@@ -227,8 +234,10 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 		made->number = choose_number(w, o);
 		if (made->number == FPISA_MAX_JOBS) {
 			made->reason = FPISA_MANAGER_R_pool;
-			return refuse(-ENOENT, "none of its %d job numbers is free (jobs)",
-				      __builtin_popcountll(w->policy->jobs));
+			return refuse(
+				-ENOENT,
+				"all %d job numbers of the manager are in use; raise jobs in [manager] or end another job",
+				__builtin_popcountll(w->policy->jobs));
 		}
 		fill_spec(o, &r.job[o->index], w->policy, &s);
 		err = job_complete(&s.job, made->number);
@@ -317,12 +326,13 @@ int helper_record(struct helper_state *w, __u32 place, const struct group_record
 	int err;
 
 	if (r->id && !is_record(r))
-		return refuse(-EPROTO, "fpisa serve: an invalid record for place %u", place);
+		return refuse(-EPROTO, "fpisa serve: the record of group %u is invalid", place);
 	err = datapath_group_get(&w->groups, place, &old);
 	for (int k = 0; !err && old.id && k < FPISA_MANAGER_JOBS; k++)
 		if (job_of(w, old.job[k].token) < FPISA_MAX_JOBS && !has_token(r, old.job[k].token))
-			err = refuse(-EPROTO, "fpisa serve: a record lacks job %u, which exists",
-				     job_of(w, old.job[k].token));
+			err = refuse(-EPROTO,
+				     "fpisa serve: the record of group %u does not list job %u, which still exists",
+				     place, job_of(w, old.job[k].token));
 	return err ?: datapath_group_put(&w->groups, place, r);
 }
 

@@ -195,7 +195,7 @@ class Caller:
             return fd
 
     def close(self) -> None:
-        """Cancel requests in progress and close. May be called again."""
+        """Cancel requests in progress and close the handle. close() may be called more than once."""
         if os.getpid() != self._pid:
             self._finalizer()
             return

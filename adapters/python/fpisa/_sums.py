@@ -140,8 +140,11 @@ def _axes_of(v: Values, axis: Any) -> Tuple[List[int], List[int]]:
         raise TypeError("axis requires an array of one piece without nulls")
     ndim = len(v.blocks[0].shape)
     gone = [a + ndim if a < 0 else a for a in (map(operator.index, axis) if hasattr(axis, "__iter__") else (operator.index(axis),))]
-    if any(not 0 <= a < ndim for a in gone) or len(set(gone)) != len(gone):
-        raise ValueError(f"axis is {axis!r}; the array has {ndim} dimensions")
+    for i, a in enumerate(gone):
+        if not 0 <= a < ndim:
+            raise ValueError(f"axis {a if a >= 0 else a - ndim} is out of range: the array has {ndim} dimensions")
+        if a in gone[:i]:
+            raise ValueError(f"axis {a} is given twice")
     return [a for a in range(ndim) if a not in gone], gone
 
 

@@ -56,7 +56,7 @@ AT_ONCE = [
     *((join(b"a") + wrong, NONE) for wrong in (ask(8), ask(format=99), ask(mode=9), ask(window=7), ask(elements=33), ask(fanout=9), ask(zero=1),
                                               ask(rounding=9), bound(9, 18100), bound(0, 18100, 2), failed(9), failed(0, 19), failed(0, ranks=1),
                                               failed(0, text=b""), failed(0, text=b"\x1b[m"), waits(0))),
-    (join(b"a") + ask() + b"".join(bound(0, 18100 + i, 1) for i in range(40)), b"no UDP port"),
+    (join(b"a") + ask() + b"".join(bound(0, 18100 + i, 1) for i in range(40)), b"each UDP port"),
 ]
 LATER = [(b"", b"no request for a group arrived within 5 s"), (message(PING), b"no request for a group arrived within 5 s"),
          (join(b"a")[:100], b"only half a message arrived within 5 s")]
@@ -86,7 +86,7 @@ def last(s):
             assert len(m) == 256 and m[:4] == b"FMPG"
             if struct.unpack_from("<H", m, 6)[0] == 23:
                 text = m[32:].rstrip(b"\0")
-            if b"no UDP port" in text:
+            if b"each UDP port" in text:
                 return text  # after an error about a job, the caller stays connected
 
 
@@ -108,8 +108,8 @@ def test_all_of_it(lab, tmp_path):
         # Test quotas, ranks and sizes with a group whose ranks are still joining.
         with send(connect(g, 2), join(b"q", 3, 0)), send(connect(g, 2), join(b"r", 2, 0)):
             time.sleep(0.3 * SLOW)
-            for said, heard in ((join(b"s"), b"its limit (key-groups)"), (join(b"q", 3, 0), b"another process has joined as rank 0"),
-                                (join(b"q", 2, 1), b"rank 1 gives its size as 2, but the other ranks as 3")):
+            for said, heard in ((join(b"s"), b"raise key-groups"), (join(b"q", 3, 0), b"another process has joined as rank 0"),
+                                (join(b"q", 2, 1), b"rank 1 joined with size 2, but the other ranks with size 3")):
                 found = last(send(connect(g), said))
                 assert heard in found, (heard, found)
         for s, heard in later:

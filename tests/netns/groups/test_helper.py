@@ -17,17 +17,20 @@ from lab import ADDRESS, COMMAND_S, FPISA, PIN, PORT, TOP, end
 SOURCE = os.path.join(os.path.dirname(__file__), "ask_helper.c")
 TOKEN = "1234567890abcdef"
 OURS = 5
-FORBIDDEN, UNANNOUNCED = "-13 the manager may not request this job", "-13 no record announces this job"
-LIMITS = [f"-13 {says}" for says in ("4 ranks; the manager allows 3 (size)", "the manager does not offer format fp16 (formats)", "the manager does not offer mode fpisa64 (modes)",
-                                     "10.99.9.9 is not in a network that may ask for groups (networks)",
-                                     "0.0.0.0 is not in a network that may ask for groups (networks)")]
-NO_SLOTS = "-28 the manager has given 64 of its 100 slots (slots)"
+FORBIDDEN, UNANNOUNCED = "-13 the manager may not request this job", "-13 the job is not announced in the record of its group"
+LIMITS = [f"-13 {says}" for says in ("the group has 4 ranks, but the manager allows 3; raise size in [manager]",
+                                     "the manager does not offer format fp16; add the format to formats in [manager]",
+                                     "the manager does not offer mode fpisa64; add the mode to modes in [manager]",
+                                     "10.99.9.9 is not in a network that may ask for groups; add the network to networks in [manager]",
+                                     "0.0.0.0 is not in a network that may ask for groups; add the network to networks in [manager]")]
+NO_SLOTS = "-28 the job needs 64 slots, but the manager has given 64 of 100; raise slots in [manager] or end another job"
+NO_NUMBER = "-2 all 8 job numbers of the manager are in use; raise jobs in [manager] or end another job"
 JOBS = [FORBIDDEN, UNANNOUNCED, FORBIDDEN, *[UNANNOUNCED] * 5, FORBIDDEN, LIMITS[0], FORBIDDEN, FORBIDDEN, LIMITS[1], FORBIDDEN,
-        LIMITS[2], FORBIDDEN, FORBIDDEN, "-22 ", *LIMITS[3:], *["-2 none of its 8 job numbers is free (jobs)"] * 2, "0 ", UNANNOUNCED, NO_SLOTS, NO_SLOTS]
+        LIMITS[2], FORBIDDEN, FORBIDDEN, "-22 ", *LIMITS[3:], NO_NUMBER, NO_NUMBER, "0 ", UNANNOUNCED, NO_SLOTS, NO_SLOTS]
 WRONG = {"place": "invalid request for place 64", "kind": "invalid request of kind 99", "answer": "invalid request of kind 6", "byte": "invalid request of 1 bytes",
          "short": "invalid request of [0-9]+ bytes", "long": "invalid request of [0-9]+ bytes", "double": "invalid request of [0-9]+ bytes",
-         **dict.fromkeys(("size 0", "size 65", "ranks", "name", "owner", "escape", "state", "number"), "an invalid record for place 40"),
-         "forgets": "a record lacks job 9, which exists"}
+         **dict.fromkeys(("size 0", "size 65", "ranks", "name", "owner", "escape", "state", "number"), "the record of group 40 is invalid"),
+         "forgets": "the record of group 40 does not list job 9, which still exists"}
 
 
 @pytest.fixture

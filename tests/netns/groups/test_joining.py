@@ -194,15 +194,15 @@ def test_limits(groups):
             rank.kill()
         wait_until("its end", lambda: "wrong" not in [r["name"] for r in g.net.json("group", "list")])
 
-    refused(EACCES, "group wrong: the manager does not offer format fp64 (formats)", {"sum": "float64"})
-    refused(EACCES, "group wrong: the manager does not offer mode fpisa64 (modes)", {"sum": "float32"}, mode=3)
+    refused(EACCES, "group wrong: the manager does not offer format fp64; add the format to formats in [manager]", {"sum": "float64"})
+    refused(EACCES, "group wrong: the manager does not offer mode fpisa64; add the mode to modes in [manager]", {"sum": "float32"}, mode=3)
     assert g.jobs() == []
     checks = [{"check": t, "times": 1, "seed": 0} for t in ("float16", "bfloat16")]
     ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "int32"}, *checks, hold=True)
     for _ in range(4):
         right(ranks)
     assert [j["window"] for j in g.jobs()] == [8] * 4
-    refused(ENOSPC, "group wrong: the manager has given 32 of its 36 slots, too few are left for a window of 8 (slots)", {"sum": "float32"})
+    refused(ENOSPC, "group wrong: the manager has given 32 of its 36 slots, which leaves too few for a window of 8; raise slots", {"sum": "float32"})
     for rank in ranks:
         assert rank.process.poll() is None
         rank.kill()

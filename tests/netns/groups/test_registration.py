@@ -194,9 +194,10 @@ def test_configuration_is_read_again(site):
 
 def test_limits_of_its_own(site):
     """A group that the aggregator's own file does not allow is refused. The error names the limit, the aggregator and the key."""
-    for lines, rc, says in ((("formats = fp64",), -errno.EACCES, "the manager does not offer format fp32 (formats)"),
-                            (("networks = 10.98.0.11/32",), -errno.EACCES, "10.98.0.12 is not in a network that may ask for groups (networks)"),
-                            (("size = 2",), -errno.EINVAL, "3 ranks; the manager allows 2 (size)")):
+    for lines, rc, says in ((("formats = fp64",), -errno.EACCES, "the manager does not offer format fp32; add the format to formats"),
+                            (("networks = 10.98.0.11/32",), -errno.EACCES,
+                             "10.98.0.12 is not in a network that may ask for groups; add the network to networks in [manager]"),
+                            (("size = 2",), -errno.EINVAL, "the group has 3 ranks, but the manager allows 2; raise size in [manager]")):
         site.register(0, lines=lines)
         for rank in sums(site, f"g{rc}", anyway=True):
             answer = rank.line()
@@ -411,7 +412,7 @@ def refused(agent):
 
 def test_who_is_refused(site):
     """A key that may not register, and an unknown key, both get an error that says so. An agent that ends without an error is removed."""
-    assert "key train may not register aggregators, which see the values of all groups (aggregator-keys)" in \
+    assert "key train may not register aggregators, which see the values of all groups; add the aggregator's key to aggregator-keys" in \
         refused(site.register(0, key="train", wait=False))
     site.net.fpisa("key", "new", "aggs", os.path.join(site.folder, "unknown"))
     assert "manager 10.98.0.1 does not accept the last key of" in refused(site.register(0, key="unknown", wait=False))
@@ -511,7 +512,7 @@ def test_two_of_one_address(site):
     second = host.spawn(FPISA, "serve", "--manager", "10.98.0.1", "--pin", pin, os.path.join(site.folder, "agent0.conf"))
     try:
         said = second.stderr.readline()
-        assert "another fpisa serve of this host has registered it" in said and "fpisa serve keeps trying" in said, said
+        assert "another fpisa serve of this host has registered the same address" in said and "fpisa serve keeps trying" in said, said
         time.sleep(1)
         assert first.poll() is None and set(site.net.registered()) == {"10.98.0.2"}
         assert not any(select.select([rank.process.stdout], [], [], 0)[0] for rank in ranks)

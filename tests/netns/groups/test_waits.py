@@ -231,7 +231,7 @@ def test_a_barrier_in_two_jobs(served, tmp_path, then):
         assert (again["rc"], again["error"]) == (-EREMOTEIO, answer["error"]), again
     answer = ranks[2].line()
     assert answer["rc"] == -EREMOTEIO and answer["missing"] == 1 and answer["s"] < 5 * SLOW, answer
-    assert "rank 0 cannot continue: its barrier has failed: " in answer["error"] and "rank 1 cannot continue: " in answer["error"], answer
+    assert "rank 0 cannot continue: the rank's barrier failed: " in answer["error"] and "rank 1 cannot continue: " in answer["error"], answer
 
 
 @pytest.mark.long

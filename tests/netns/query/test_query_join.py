@@ -44,8 +44,8 @@ def big_rows(rng, n, keys):
 
 
 def test_random_joins(asked):
-    """With bitmaps, Bloom filters and lost frames, rows and groups contain the whole join. All other rows are rows that the filter may let
-    pass."""
+    """Check that the answer contains every row of the join, with bitmaps, Bloom filters and lost frames. Every extra row must be one that
+    the filter may let pass."""
     rng = random.Random(draw_seed())
     q = asked
     spread(q, "big", BIG, [])

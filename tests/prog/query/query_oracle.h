@@ -32,8 +32,8 @@ void query_oracle_free(struct query_oracle *o);
 void query_oracle_row(struct query_oracle *o, uint32_t key, float value, uint32_t count);
 
 /*
- * Merge all of *g, which has the form of the table, into the oracle's group `key`. Two parts of a query then make one
- * group.
+ * Merge *g, an entry of the aggregator's table, into the oracle's group `key`, because two parts of a query may each
+ * hold a share of one group.
  */
 void query_oracle_merge(struct query_oracle *o, uint32_t key, const struct fpisa_query_group *g);
 

@@ -21,7 +21,7 @@
 #include "vectors.h"
 
 #define NOBODY "the received data is not a message of this protocol"
-#define COLUMNS_DIFFER "its columns are not the requested ones"
+#define COLUMNS_DIFFER "the worker sent columns other than those requested; run one release on all hosts"
 
 /* -- a master without connections -------------------------------------------------------- */
 

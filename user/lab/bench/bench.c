@@ -98,7 +98,7 @@ static int parse(struct bench_options *o, int argc, char **argv)
 		err = refuse(BAD_USAGE, "bench arith: unexpected argument '%s'; see fpisa help bench arith",
 			     argv[optind]);
 	if (!err && o->rows && !o->gradients)
-		err = refuse(BAD_USAGE, "--rows requires --gradients FILE");
+		err = refuse(BAD_USAGE, "bench arith: --rows requires --gradients FILE");
 	return err;
 }
 

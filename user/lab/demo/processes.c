@@ -35,7 +35,7 @@ int demo_release(struct demo *d)
 {
 	for (uint32_t r = 0; r < d->o.workers; r++)
 		if (send(d->process[r].control, "", 1, MSG_NOSIGNAL) != 1)
-			return fail(-errno, NULL, "demo: rank %u: the worker's process is gone", r);
+			return fail(-errno, NULL, "demo: rank %u: send to the worker process", r);
 	return 0;
 }
 
@@ -52,7 +52,7 @@ const char *demo_lost(const struct demo *d)
 		if (n && (n < 0 || byte != DEMO_FAILED))
 			continue;
 		snprintf(text, sizeof(text), "demo: rank %u: %s", r,
-			 n ? d->result[r].message : "its process ended before it was done");
+			 n ? d->result[r].message : "the worker process ended early");
 		return text;
 	}
 	return NULL;
@@ -65,7 +65,7 @@ static int hear(struct demo *d, uint32_t r)
 	char byte;
 
 	if (recv(d->process[r].control, &byte, 1, 0) != 1)
-		return refuse(-ECHILD, "demo: rank %u: its process ended before it was done", r);
+		return refuse(-ECHILD, "demo: rank %u: the worker process ended early", r);
 	d->state[r] = (enum demo_state)byte;
 	if (d->state[r] != DEMO_FAILED)
 		return 0;

@@ -170,7 +170,7 @@ void soak_impair(void *arg, int control)
 	if (!err)
 		err = process_drop_privileges(s->parent);
 	if (err) {
-		fprintf(stderr, "fpisa: soak: middlebox: %s\n", strerror(-err));
+		fprintf(stderr, "fpisa: soak: cannot start the middlebox: %s\n", strerror(-err));
 		_exit(1);
 	}
 	for (;;) {

@@ -113,7 +113,8 @@ static int take_ready(struct fpisa_query *q, struct fpisa_query_worker *w, const
 		if (!is_column(&w->columns[i]))
 			return malformed();
 	if (!check_columns(q, w))
-		return fpisa_fail(-EPROTO, "its columns are not the requested ones");
+		return fpisa_fail(-EPROTO,
+				  "the worker sent columns other than those requested; run one release on all hosts");
 	if (w->direct.t) {
 		if (!w->is.port)
 			return malformed();
@@ -178,10 +179,10 @@ static int take_done(struct fpisa_query *q, struct fpisa_query_worker *w, const 
 	if (rc)
 		return rc;
 	if (q->kind == FPISA_QUERY_SCAN && said.sent != w->fetched)
-		return fpisa_fail(-EILSEQ, "it sent %llu rows, but reports %llu; run one release on all hosts",
+		return fpisa_fail(-EILSEQ, "the worker sent %llu rows, but reported %llu; run one release on all hosts",
 				  (unsigned long long)w->fetched, (unsigned long long)said.sent);
 	if (q->of_rank[said.rank] != UINT32_MAX)
-		return fpisa_fail(-EINVAL, "it has the same rank as worker %s; is one of them given twice?",
+		return fpisa_fail(-EINVAL, "worker %s has the same rank; list each worker once",
 				  q->worker[q->of_rank[said.rank]].name);
 	q->of_rank[said.rank] = (uint32_t)(w - q->worker);
 	w->done = 1;
