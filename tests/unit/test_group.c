@@ -214,7 +214,7 @@ static void start(struct manager *m, enum trouble trouble, uint32_t size)
 	assert_int_equal(pthread_create(&m->thread, NULL, manage, m), 0);
 }
 
-static void stop(struct manager *m)
+static void end_manager(struct manager *m)
 {
 	__atomic_store_n(&m->stop, 1, __ATOMIC_RELAXED);
 	pthread_join(m->thread, NULL);
@@ -267,7 +267,7 @@ static void sums(void **state)
 		check_calls(g);
 		assert_int_equal(fpisa_group_missing(g), 0);
 		fpisa_group_leave(g);
-		stop(&m);
+		end_manager(&m);
 		assert_int_equal(m.asked, 1);
 		assert_int_equal(m.taken, troubles[i] == TAKEN_PORT);
 		assert_int_equal(m.bound, 1 + m.taken);
@@ -318,7 +318,7 @@ static void not_joined(void **state)
 		check_sentence(&cases[i], &m);
 		assert_int_equal(fpisa_group_missing(NULL), cases[i].missing);
 		assert_null(g);
-		stop(&m);
+		end_manager(&m);
 	}
 }
 
@@ -341,7 +341,7 @@ static void too_long(void **state)
 	assert_int_equal(fpisa_group_allreduce(g, v, v, n, FPISA_FLOAT32, FPISA_SUM, 0, NULL), -ENOMEM);
 	check_calls(g);
 	fpisa_group_leave(g);
-	stop(&m);
+	end_manager(&m);
 	munmap(v, size);
 }
 
@@ -366,7 +366,7 @@ static void call_that_fails(const struct failure *c, int restore)
 	assert_int_equal(fpisa_group_missing(g), c->missing);
 	assert_memory_equal(v, before, sizeof(v));
 	fpisa_group_leave(g);
-	stop(&m);
+	end_manager(&m);
 }
 
 static void calls_that_fail(void **state)
