@@ -204,8 +204,8 @@ static __always_inline int values_up(struct xdp_md *ctx, struct fpisa_phv *phv, 
 
 	p->slot->done = 1;
 	if (leaf)
-		fpisa_make_part(p->h.fpisa, p->h.fpisa, p->slot, p->job, &leaf->up,
-				FPISA_PART_VALUES | 1 << FPISA_PART_COUNT_SHIFT, 1);
+		fpisa_make_one_part(p->h.fpisa, p->slot, p->job, &leaf->up,
+				    FPISA_PART_VALUES | 1 << FPISA_PART_COUNT_SHIFT, 1);
 	lock_release(&p->slot->lock);
 	if (SWAPPED(phv))
 		run_swap(ctx, phv);

@@ -111,9 +111,8 @@ static int lost(void)
 /* Bring a part of leaf l, and all that follow from it, to the root. Return whether *f is the root's result. */
 static int climb(struct frame *f, uint32_t l)
 {
-	while (f->action == XDP_REDIRECT && !lost()) {
+	while (f->action == XDP_REDIRECT && harness_hdr(f)->type == FPISA_TYPE_ADD && !lost()) {
 		assert_int_equal(harness_hdr(f)->job, ROOT);
-		assert_int_equal(harness_hdr(f)->type, FPISA_TYPE_ADD);
 		harness_run(harness, f);
 		if (f->action != XDP_REDIRECT)
 			return 0;
@@ -263,11 +262,49 @@ static void refused(void **state)
 	assert_int_equal(harness_verdict(harness, LEAF(0), FPISA_V_parent), parent + 1);
 }
 
+/* Let a leaf's rank ask with the contribution that completes the leaf's round. Return the leaf's answer in *f. */
+static void ask(struct frame *f, uint8_t op)
+{
+	static uint8_t values[LEAVES * RANKS][COUNT * 8];
+
+	draw(values, fpisa_format_of(FPISA_FORMAT_FP32));
+	for (uint32_t r = 0; r < RANKS; r++) {
+		contribute(f, LEAF(0), &leaf[0], r, 0, op, values[r]);
+		if (r == RANKS - 1)
+			harness_hdr(f)->flags |= FPISA_F_PROBE;
+		harness_set_checksums(f);
+		harness_run(harness, f);
+	}
+	climb(f, 0);
+}
+
+/* A rank that asks learns that other leaves are missing, whatever its leaf sends to the parent. */
+static void asked(void **state)
+{
+	static const uint8_t ops[] = {FPISA_OP_SUM, FPISA_OP_MIN, FPISA_OP_MAX};
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	rng = (struct vectors_rng){vectors_seed()};
+	loss = 0;
+	for (uint32_t i = 0; i < sizeof(ops); i++) {
+		make(FPISA_FORMAT_FP32);
+		ask(&f, ops[i]);
+		assert_int_equal(f.action, XDP_REDIRECT);
+		assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_STATUS);
+		assert_int_equal(harness_hdr(&f)->flags, FPISA_F_ABOVE);
+		assert_int_equal(harness_hdr(&f)->job, LEAF(0));
+		assert_int_equal(harness_hdr(&f)->rank, RANKS - 1);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(flat_bits),
 		cmocka_unit_test(refused),
+		cmocka_unit_test(asked),
 	};
 
 	return cmocka_run_group_tests_name("prog/tree", tests, harness_setup, harness_teardown);
