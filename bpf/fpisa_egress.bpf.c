@@ -143,16 +143,6 @@ static __always_inline void address_copy(struct outer *h, const struct fpisa_job
 	h->ip->check = ip_checksum(h->ip);
 }
 
-/*
- * Return whether the worker's device is the loopback device, which has no Ethernet address. A copy for the loopback
- * device keeps the multicast address of the result. If the address changed to the device's own, loopback_xmit() would
- * leave the packet type as it is. If another device completed the round, the packet type is "for another host".
- */
-static __always_inline int is_loopback(const struct fpisa_peer *peer)
-{
-	return !(*(const __u32 *)peer->mac | *(const __u16 *)(peer->mac + 4));
-}
-
 SEC("xdp/devmap")
 int fpisa_egress(struct xdp_md *ctx)
 {

@@ -59,4 +59,14 @@ struct packet {
 	struct fpisa_slot *slot;
 };
 
+/*
+ * Return whether the worker's device is the loopback device, which has no Ethernet address. A frame for it that
+ * came in through another device gets a multicast address. If the address changed to the loopback device's own,
+ * loopback_xmit() would leave the packet type as it is, which is "for another host".
+ */
+static __always_inline int is_loopback(const struct fpisa_peer *peer)
+{
+	return !(*(const __u32 *)peer->mac | *(const __u16 *)(peer->mac + 4));
+}
+
 #endif

@@ -512,7 +512,10 @@ GLOBAL_FN int answer_down(struct xdp_md *ctx, __u32 id, __u32 asker)
 		tag_bare(ctx, id);
 	sum_header(h.fpisa, &sum);
 	sums = job->keyed ? without_checksum(checksums_of(&sum)) : checksums_of(&sum);
-	__builtin_memcpy(h.eth->h_dest, peer->mac, ETH_ALEN);
+	if (is_loopback(peer))
+		address_group(h.eth, &job->group);
+	else
+		__builtin_memcpy(h.eth->h_dest, peer->mac, ETH_ALEN);
 	__builtin_memcpy(h.eth->h_source, peer->local_mac, ETH_ALEN);
 	address_reply(&h, job, &job->rank[asker].addr, job->rank[asker].port, 0, sums);
 	return count_verdict(id, FPISA_V_down, through(ctx, id, peer->ifindex, asker));

@@ -278,6 +278,23 @@ static void ask(struct frame *f, uint8_t op)
 	climb(f, 0);
 }
 
+/* Return whether the frame has the Ethernet address of rank `rank`, which is behind eth0, or else behind lo. */
+static bool is_addressed(const struct frame *f, uint32_t rank, bool eth0)
+{
+	const uint8_t mac[] = {2, 0, 0, 0, 7, (uint8_t)rank};
+
+	return eth0 ? !memcmp(f->data, mac, sizeof(mac)) : f->data[0] & 1;
+}
+
+static void set_peer(uint32_t id, uint32_t rank, bool eth0)
+{
+	struct fpisa_peer peer = {.ifindex = eth0 ? 2 : 1};
+
+	if (eth0)
+		memcpy(peer.mac, (uint8_t[]){2, 0, 0, 0, 7, (uint8_t)rank}, sizeof(peer.mac));
+	write_entry("fpisa_peers", id * FPISA_MAX_WORKERS + rank, &peer);
+}
+
 /* A rank that asks learns that other leaves are missing, whatever its leaf sends to the parent. */
 static void asked(void **state)
 {
@@ -289,13 +306,17 @@ static void asked(void **state)
 	rng = (struct vectors_rng){vectors_seed()};
 	loss = 0;
 	for (uint32_t i = 0; i < sizeof(ops); i++) {
+		const bool eth0 = i % 2;
+
 		make(FPISA_FORMAT_FP32);
+		set_peer(LEAF(0), RANKS - 1, eth0);
 		ask(&f, ops[i]);
 		assert_int_equal(f.action, XDP_REDIRECT);
 		assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_STATUS);
 		assert_int_equal(harness_hdr(&f)->flags, FPISA_F_ABOVE);
 		assert_int_equal(harness_hdr(&f)->job, LEAF(0));
 		assert_int_equal(harness_hdr(&f)->rank, RANKS - 1);
+		assert_true(is_addressed(&f, RANKS - 1, eth0));
 	}
 }
 
