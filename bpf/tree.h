@@ -419,7 +419,7 @@ GLOBAL_FN int take_welcome(struct xdp_md *ctx, __u32 id)
 		if (leaf->up.cookie != h.fpisa->secret)
 			v = FPISA_V_hello_up;
 		leaf->up.cookie = h.fpisa->secret;
-	} else if (!fpisa_parent_alike(p, job)) {
+	} else if (!fpisa_parent_alike(p, job, leaf->up.rank)) {
 		v = FPISA_V_unlike;
 	} else if (h.fpisa->aux > leaf->up.attempt) {
 		fpisa_leaf_attempt(&leaf->up, h.fpisa->aux + 1);

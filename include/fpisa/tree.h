@@ -302,15 +302,15 @@ static __always_inline void fpisa_make_one_part(struct fpisa_hdr *h, const struc
 		h->flags |= FPISA_F_PROBE;
 }
 
-/* Return whether the parent's job, as described by its WELCOME, fits the job of the leaf. */
-static __always_inline int fpisa_parent_alike(const struct fpisa_hello *p, const struct fpisa_job *job)
+/* Return whether the parent's job, as described by its WELCOME, fits the job of the leaf, which has `rank` there. */
+static __always_inline int fpisa_parent_alike(const struct fpisa_hello *p, const struct fpisa_job *job, __u32 rank)
 {
 	const __u8 same = FPISA_JOB_BIG_ENDIAN | FPISA_JOB_RECIPROCAL;
 
-	return (p->flags & FPISA_JOB_LEAVES) && p->mode == FPISA_MODE_EXACT && job->mode == FPISA_MODE_EXACT &&
-	       p->format == job->format && p->rounding == job->rounding && p->window == job->window &&
-	       p->elements == job->elements && !((p->flags ^ job->flags) & same) && p->workers &&
-	       p->workers <= FPISA_MAX_WORKERS;
+	return (p->flags & FPISA_JOB_LEAVES) && p->rank == rank && p->mode == FPISA_MODE_EXACT &&
+	       job->mode == FPISA_MODE_EXACT && p->format == job->format && p->rounding == job->rounding &&
+	       p->window == job->window && p->elements == job->elements && !((p->flags ^ job->flags) & same) &&
+	       p->workers && p->workers <= FPISA_MAX_WORKERS;
 }
 
 /*

@@ -77,7 +77,8 @@
 	X(partial, DROP, "contribution to a job of leaves that is not a partial sum")                                       \
 	X(torn, DROP, "partial sum of a removed leaf was half added, so the round is lost; all must join again")            \
 	X(parent, DROP, "frame from a leaf's parent that does not belong to the present session")                           \
-	X(unlike, DROP, "parent's job has no leaves, or another format, mode, rounding, window or size of chunks")          \
+	X(unlike, DROP,                                                                                                     \
+	  "parent's job has no leaves, another rank for this leaf, or another format, mode, window or other parameter")     \
 	X(up_next, REPLY, "parent's answer to a part of a partial sum: next part sent")                                     \
 	X(hello_up, REPLY, "HELLO of a leaf sent to its parent, because all its ranks wait")                                \
 	X(no_parent, DROP,                                                                                                  \

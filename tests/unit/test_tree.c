@@ -651,6 +651,7 @@ static void another_parent(void **state)
 	static const struct {
 		size_t offset;
 		uint8_t value;
+		uint32_t rank; /* bits in which a leaf's rank at the parent differs from that in its own job */
 	} other[] = {
 		{offsetof(struct fpisa_job, rounding), FPISA_ROUND_DOWN},
 		{offsetof(struct fpisa_job, window), 2},
@@ -660,6 +661,7 @@ static void another_parent(void **state)
 		{offsetof(struct fpisa_job, flags), 0},
 		{offsetof(struct fpisa_job, flags), FPISA_JOB_LEAVES | FPISA_JOB_BIG_ENDIAN},
 		{offsetof(struct fpisa_job, flags), FPISA_JOB_LEAVES | FPISA_JOB_RECIPROCAL},
+		{offsetof(struct fpisa_job, flags), FPISA_JOB_LEAVES, .rank = 1},
 	};
 	static struct world w;
 
@@ -667,8 +669,10 @@ static void another_parent(void **state)
 	for (size_t i = 0; i < sizeof(other) / sizeof(other[0]); i++) {
 		begin_small(&w, FPISA_FORMAT_FP32);
 		w.root.job.rounding = FPISA_ROUND_NEAREST;
-		for (uint32_t leaf = 0; leaf < 2; leaf++)
+		for (uint32_t leaf = 0; leaf < 2; leaf++) {
 			w.leaf[leaf].job.rounding = FPISA_ROUND_NEAREST;
+			w.leaf[leaf].up.rank ^= other[i].rank;
+		}
 		((uint8_t *)&w.root.job)[other[i].offset] = other[i].value;
 		for (uint32_t k = 0; k < 4; k++)
 			restart(&w, k / 2, k % 2);

@@ -119,6 +119,15 @@ def test_unicast_again(jobs):
     assert all(jobs.count(i, "unaddressed") == 0 for i in range(1, LEAVES + 1))
 
 
+def test_another_rank(jobs):
+    """A leaf that has another rank at the root than its own job says does not join, and counts why."""
+    jobs.fpisa_at(1, "job", "del", JOB)
+    jobs.fpisa_at(1, "job", "add", JOB, "--workers", "10.98.0.10", "--mode", "exact", "--parent", f"{ROOT}/1", "--address", "10.98.0.2")
+    answers, status, _ = read_all(jobs.begin(0, ranks=[0], timeout_ms=1500)[0])
+    assert status and answers[-1]["rc"] == -110, answers
+    assert jobs.count(1, "v_unlike") > 0
+
+
 def test_many_calls(jobs):
     """A second generation, of all ranks started again, gives the bits of its own values; one rank alone waits and is told what is missing."""
     for _ in range(3):

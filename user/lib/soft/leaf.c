@@ -186,7 +186,7 @@ static enum fpisa_verdict take_welcome(struct fpisa_soft *s, struct packet *p, s
 	} else if (p->h->flags & FPISA_F_CHALLENGE) {
 		again = s->up.cookie != p->h->secret;
 		s->up.cookie = p->h->secret;
-	} else if (!fpisa_parent_alike(hello, &s->job)) {
+	} else if (!fpisa_parent_alike(hello, &s->job, s->up.rank)) {
 		v = FPISA_V_unlike;
 	} else if (p->h->aux > s->up.attempt) {
 		fpisa_leaf_attempt(&s->up, p->h->aux + 1);

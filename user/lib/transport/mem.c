@@ -333,7 +333,7 @@ static int are_alike(const struct fpisa_job *leaf, const struct fpisa_job *paren
 		.flags = parent->flags,
 	};
 
-	return fpisa_parent_alike(&p, leaf);
+	return fpisa_parent_alike(&p, leaf, p.rank);
 }
 
 int fpisa_mem_set_parent(struct fpisa_mem *leaf, struct fpisa_mem *parent, uint32_t rank)
