@@ -22,6 +22,7 @@ setup(
         "fpisa.torch._backend", ["backend.cpp"], depends=["group.hpp", "report.hpp", "staging.hpp", "together.hpp", "views.hpp"],
         include_dirs=[os.path.join(HERE, "..", "..", "include")] if build else [],
         library_dirs=[build] if build else [], libraries=["fpisa"],
-        extra_compile_args=["-O2", "-g0", "-fvisibility=hidden"])],
+        # PyTorch 1.13 compiles extensions as C++14 by default, newer versions as C++17 or C++20.
+        extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", *(["-std=c++17"] if TORCH.startswith("1.") else [])])],
     cmdclass={"build_ext": BuildExtension.with_options(use_ninja=False, no_python_abi_suffix=False)},
 )
