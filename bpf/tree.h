@@ -273,6 +273,8 @@ GLOBAL_FN int find_parent(struct xdp_md *ctx, __u32 id)
 	rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
 	if (rc == BPF_FIB_LKUP_RET_FWD_DISABLED)
 		return FPISA_V_forwarding;
+	if (rc == BPF_FIB_LKUP_RET_NO_NEIGH)
+		return FPISA_V_unresolved_parent;
 	if (rc)
 		return FPISA_V_no_parent;
 	__builtin_memcpy(leaf->parent.mac, fib.dmac, ETH_ALEN);

@@ -81,10 +81,11 @@
 	  "parent's job has no leaves, another rank for this leaf, or another format, mode, window or other parameter")     \
 	X(up_next, REPLY, "parent's answer to a part of a partial sum: next part sent")                                     \
 	X(hello_up, REPLY, "HELLO of a leaf sent to its parent, because all its ranks wait")                                \
-	X(no_parent, DROP,                                                                                                  \
-	  "no route to a leaf's parent, or its link-layer address is not known; see ip route, ip neigh")                    \
+	X(no_parent, DROP, "no route to a leaf's parent; see ip route")                                                     \
 	X(no_room, DROP, "the driver leaves no room behind a frame for a partial sum or its result; try native mode")       \
-	X(extension, PASS, "IPv6 extension header, such as a fragment's; passed to the stack")
+	X(extension, PASS, "IPv6 extension header, such as a fragment's; passed to the stack")                              \
+	X(unresolved_parent, DROP,                                                                                          \
+	  "link-layer address of a leaf's parent, or of the router before it, not known; ping the parent from the leaf")
 
 enum fpisa_verdict {
 #define X(name, class, text) FPISA_V_##name,

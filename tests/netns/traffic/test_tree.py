@@ -128,6 +128,18 @@ def test_another_rank(jobs):
     assert jobs.count(1, "v_unlike") > 0
 
 
+def test_route_changes(jobs):
+    """The kernel keeps the link-layer address of the root. If a route leads to another, which is not known, the counter says what to do."""
+    seed, leaf = draw_seed(), jobs.leaf[0]
+    assert "managed" in leaf.run("ip", "neigh", "show", ROOT)
+    leaf.ip(f"route add {ROOT} via 10.98.0.99")
+    answers, status, _ = read_all(jobs.begin(seed, ranks=range(RANKS), timeout_ms=1500)[0])
+    leaf.ip(f"route del {ROOT}")
+    assert status and answers[-1]["rc"] == -110, answers
+    assert jobs.count(1, "v_unresolved_parent") > 0 and jobs.count(1, "v_no_parent") == 0
+    check(jobs.begin(seed), seed)
+
+
 def test_many_calls(jobs):
     """A second generation, of all ranks started again, gives the bits of its own values; one rank alone waits and is told what is missing."""
     for _ in range(3):
