@@ -31,7 +31,7 @@ static const char config_more[] =
 	"  [manager]          at most once, for fpisa serve\n"
 	"  [key NAME]         for each key with limits of its own, for fpisa serve\n"
 	"A line is KEY = VALUE. An option without an argument takes yes or no. # begins a comment. The whole file is\n"
-	"checked first: all of it is applied, or nothing. config check warns if something that it names does not exist.\n";
+	"checked first: all of it is applied, or nothing. config check warns if the file names something that is missing.\n";
 
 static const struct verb verbs[] = {
 	{"load", verb_load,
@@ -99,8 +99,8 @@ static const struct verb verbs[] = {
 	 "show counters and rates, of one job or of all",
 	 "  --watch [SECONDS]  repeat with rates; default every second. A terminal shows as many\n"
 	 "                     rows as fit, without those that are zero\n"
-	 "  --prometheus[=FILE]  Prometheus' text format, on stdout or into FILE, which is\n"
-	 "                     replaced atomically, with --watch repeatedly. node_exporter\n"
+	 "  --prometheus[=FILE]  Prometheus' text format, on stdout or into FILE. FILE is\n"
+	 "                     replaced atomically, and with --watch again and again. node_exporter\n"
 	 "                     scrapes a file *.prom in the directory of its option\n"
 	 "                     --collector.textfile.directory\n"
 	 "The table omits drop reasons that are zero. The JSON has them all. A job number's counters begin again when it is\n"
@@ -109,8 +109,8 @@ static const struct verb verbs[] = {
 	 "The job needs the option --histogram. For each binary exponent x, the verb prints how many adds of an element\n"
 	 "discarded a magnitude in [2^x, 2^(x+1)).\n"},
 	{"slots", verb_slots, "[JOB] [--json]", "show rounds under way, and the ranks that they wait for",
-	 "After the missing ranks comes the one that has been silent the longest, counted from its last frame that passed\n"
-	 "all checks. In JSON, silent_s has the time for each missing rank; null means never heard from.\n"},
+	 "After the missing ranks, the verb prints the rank that has been silent the longest since its last frame that\n"
+	 "passed all checks. In JSON, silent_s has the time for each missing rank; null means never heard from.\n"},
 	{"doctor", verb_doctor, "[DEV...] [--worker ADDR] [--config FILE] [--rate RATE] [--json]",
 	 "find what is wrong on this machine, and what fixes it", doctor_more},
 	{"plan", verb_plan,

@@ -110,10 +110,10 @@ def caveats(found):
         f"{farthest(pooled, True)} for the null arm. For\n  single networks they are within {farthest(single, False)} and {farthest(single, True)}.\n"
         f"- {len(out)} of these {len(pooled)} intervals {'excludes' if len(out) == 1 else 'exclude'} 0{' (' + ', '.join(out) + ')' if out else ''}, "
         f"and so do {len(without_0(single))} of {len(single)} intervals of single networks (mean of the last {LAST}).\n  By chance alone, one "
-        "interval in twenty excludes 0." + (" Chance is also the cause for reversed, the null arm, because its additions are neither more "
-                                           "nor less accurate.\n"
+        "interval in twenty excludes 0." + (" The interval of reversed excludes 0 by chance too, because the additions of this arm are neither "
+                                           "more\n  nor less accurate.\n"
                                      if any(name.endswith("reversed") for name in out) else "\n") +
-        "- An interval that contains 0 does not show that two arms are equal, only that these runs cannot tell them apart. All arms are compared "
+        "- An interval that contains 0 does not show that two arms are equal, only that these runs cannot tell the arms apart. All arms are compared "
         "with the\n  same runs of default, so their differences are correlated. The same holds for the differences to reversed, the null arm.\n")
 
 
@@ -245,9 +245,9 @@ def claims(found):
         ["\"no overflow occurs\"", overflow],
         ["errors are distributed alike in early, middle and final epochs", "1e-8 and more, medians of runs: " + ". ".join(
             f"Epoch {e}: {of_a(BEYOND, epoch=e, middle=median)}" for e in looked_at) if looked_at else NOT_RUN]]) + (
-        "\nThe paper measures errors against additions in the format, this page against the sum in binary64. So default addition has errors "
-        "too. The\nshare of errors in that band depends mostly on the size of the gradients. A left shift discards nothing here, but it may "
-        "fill the register.\nThe paper counts on seven spare bits for 128 adds. A value that was shifted by seven leaves none, and the next "
+        "\nThe paper measures errors against additions in the format. This page measures them against the sum in binary64, so default addition "
+        "has errors\ntoo. The share of errors in that band depends mostly on the size of the gradients. A left shift discards nothing here, "
+        "but it may fill the register.\nThe paper counts on seven spare bits for 128 adds. A value that was shifted by seven leaves none, and the next "
         "value of its size saturates\n([numbers.md](numbers.md), \"How far a result can be from the truth\"). The rows about left shifts and overflow "
         "therefore show saturated adds.\n")
 
@@ -267,9 +267,9 @@ def cost(lines):
                      f"{line['samples_per_s']:.0f} ({low:.0f} to {high:.0f})", ratios[1], f"{line['cpu_ms_per_sample']:.3f}",
                      f"{100 * line['throttled']:.0f}%"])
     line = lines[1]
-    text = (f"Measured on {m['date']} on {m['cpus']} CPUs ({m['cpu']}, Linux {m['kernel']}), of which other work used {100 * m['busy']:.0f}% "
-            f"before the run, with\n{line['workers']} workers and {line['rounds']} rounds of {line['steps']} steps. Figures are medians. "
-            "Samples per second and ratios have quartiles. Ratios are within a round.\n")
+    text = (f"The figures were measured on {m['date']} on {m['cpus']} CPUs ({m['cpu']}, Linux {m['kernel']}). Before the run, other work used "
+            f"{100 * m['busy']:.0f}%\nof these CPUs. There were {line['workers']} workers and {line['rounds']} rounds of {line['steps']} steps. Figures are "
+            "medians. Samples per second and ratios have quartiles.\nRatios are within a round.\n")
     best = max((line["samples_to_switchml"] for line in lines if "samples_to_switchml" in line), default=None)
     if best is not None:
         text += f"The paper's \"up to 85.9%\" is a ratio of samples per second of 1.859; the largest median here is {best:.2f}.\n"
@@ -285,7 +285,7 @@ def network(lines):
     m = lines[0]
     rows = [[NETWORKS[r["model"]], r["format"], f"`{r['arm']}`", str(r["workers"]), str(r["steps"]),
              *("yes" if r[k] else "no" for k in ("ranks_agree", "same_bits_as_mem"))] for r in lines[1:]]
-    return (f"Measured on {m['date']} on {m['cpus']} CPUs ({m['cpu']}, Linux {m['kernel']}).\n\n" + table(
+    return (f"These results were measured on {m['date']} on {m['cpus']} CPUs ({m['cpu']}, Linux {m['kernel']}).\n\n" + table(
         ["network", "format", "arm", "ranks", "steps", "all ranks have the same bits", "the bits of `mem`"], rows))
 
 

@@ -192,7 +192,7 @@ def test_cost():
               "samples_to_switchml_quartiles": [1.25, 1.75]}
     found = report.cost([{"date": "2030-01-02", "cpus": 2, "cpu": "X", "kernel": "9.9", "busy": 0.25}, {**line, **ratios},
                          {**line, "contender": "none", "quota_percent": 0, "throttled": 0.0}])
-    assert "of which other work used 25% before the run, with\n2 workers and 5 rounds of 9 steps" in found
+    assert "Before the run, other work used 25%\nof these CPUs. There were 2 workers and 5 rounds of 9 steps." in found
     assert "the largest median here is 1.50" in found
     assert rows(found, "network, parameters") == [
         ["mlp, 1000", "25% of a CPU", "`fpisa`", "9.4", "0.50 (0.40 to 0.60)", "123 (100 to 150)", "1.50 (1.25 to 1.75)", "2.500",
@@ -205,7 +205,7 @@ def test_network():
     run = {"model": "vgg", "format": "fp16", "arm": "exact", "workers": 8, "steps": 3, "ranks_agree": True, "same_bits_as_mem": True}
     found = report.network([{"date": "2030-01-02", "cpus": 2, "cpu": "X", "kernel": "9.9"}, run,
                             {**run, "arm": "fpisa", "same_bits_as_mem": False}])
-    assert "Measured on 2030-01-02 on 2 CPUs (X, Linux 9.9)." in found
+    assert "These results were measured on 2030-01-02 on 2 CPUs (X, Linux 9.9)." in found
     assert rows(found, "network") == [["VGG", "fp16", "`exact`", "8", "3", "yes", "yes"],
                                       ["VGG", "fp16", "`fpisa`", "8", "3", "yes", "no"]]
     assert "not run yet" in report.network([])

@@ -48,8 +48,8 @@ static const struct parameter {
 	 FOREIGN_ADDRESS, JOB_IN_QUERY},
 	{"rate", "RATE",
 	 "rate of each worker's link, such as 10G; default that of this\n"
-	 "machine's link. If this is slower than the workers' together, a\n"
-	 "warning says so",
+	 "machine's link. A warning says if this machine's link is slower\n"
+	 "than the workers' links together",
 	 RATE},
 	{"elements", "N",
 	 "values a frame, a multiple of 32 up to 832; default 256;\n"

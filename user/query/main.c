@@ -12,7 +12,7 @@ static const struct verb verbs[] = {
 	 "                     table: compute sum, least, greatest and count for each key;\n"
 	 "                     join: pass rows whose key is in the filter, prune the others\n"
 	 "  --master M         address of the master, ADDR[:PORT][@DEV] as for a worker\n"
-	 "  --limit N          topn: N, at most 65536; table: the most groups, at most 16777216,\n"
+	 "  --limit N          topn: N, at most 65536; table: number of keys, at most 16777216,\n"
 	 "                     of at least 160 bytes each; rows of further keys go to the master\n"
 	 "  --key-bytes B      size of a key: 4 (default), 8, 16 or 32. For query run, topn\n"
 	 "                     needs 8, and join 16, or 32 with --filter-bytes 16\n"
@@ -54,21 +54,21 @@ static const struct verb verbs[] = {
 	 "not.\n",
 	 .unpinned = true},
 	{"query run", verb_query_run, "TABLE --workers LIST [OPTION...] [--json]",
-	 "ask workers for the first rows, for groups, or for all rows",
+	 "ask workers for the first rows, for sums by key, or for all rows",
 	 "  --workers LIST     addresses ADDR[:PORT],... of fpisa query worker; default port 18001\n"
-	 "  --key FILE         key file, of which the last key is used; default $FPISA_KEY\n"
-	 "  --value COLUMN     column to aggregate, a number; or to order by, of type real\n"
+	 "  --key FILE         key file, whose last key is used; default $FPISA_KEY\n"
+	 "  --value COLUMN     column to aggregate, of a numeric type, or to order by, of type real\n"
 	 "  --limit N          return the first N rows by --value, the greatest first\n"
 	 "  --ascending        order the least first\n"
 	 "  --nulls-first      order rows without a value first, not last\n"
-	 "  --by LIST          return groups by these columns, with count, and sum, min, max, avg of --value\n"
-	 "  --having COND      condition on groups, such as 'sum>=100': count, sum, min, max or avg, then\n"
+	 "  --by LIST          return a row for each key of these columns: count, and sum, min, max, avg of --value\n"
+	 "  --having COND      condition on these rows, such as 'sum>=100': count, sum, min, max or avg, then\n"
 	 "                     <, <=, =, >= or >, then a number\n"
 	 "  --columns LIST     columns of rows; default all\n"
 	 "  --where LIST       conditions that all hold: COLUMN OP VALUE,... with <, <=, =, <>, >=, >;\n"
 	 "                     COLUMN null; COLUMN not null\n"
-	 "  --join TABLE       drop rows and groups on their way that do not join with this table of\n"
-	 "                     the same workers, all or most of them; needs a query with --filter\n"
+	 "  --join TABLE       drop on their way all or most rows and keys that do not join with this\n"
+	 "                     table of the same workers; needs a query with --filter\n"
 	 "  --on LIST          equal columns A=B,..., A of this table and B of the other; A is the first of --by\n"
 	 "  --join-where LIST  conditions on the other table, in the same form\n"
 	 "  --prune WHO        network (default): rows pass the aggregator; none: all rows come here;\n"

@@ -37,7 +37,7 @@ const char bench_arith_help[] =
 	"  touch_ns           reading the payload only\n"
 	"  int32_add_ns       adding 32-bit integers to a row, SwitchML's arithmetic, behind a parser\n"
 	"                     without checksum and protocol. touch and this have several programs by\n"
-	"                     each compiler, of which the fastest counts\n"
+	"                     each compiler, and the fastest of them counts\n"
 	"  empty_ns           a program that does nothing; every figure includes it\n"
 	"  MODE_add_ns        a contribution of fp32 to a round of 8, neither its first nor its last,\n"
 	"                     fused. staged_add_ns: mode fpisa, nine programs\n"
