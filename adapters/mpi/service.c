@@ -51,8 +51,8 @@ static int join_job(struct service *s, const struct offer *o, int k, uint32_t si
 	else
 		return rc;
 	if (!rc && info.workers != size) {
-		snprintf(own_error, sizeof(own_error), "job %u has %u ranks, but %u are to use it", o->job[k].job,
-			 info.workers, size);
+		snprintf(own_error, sizeof(own_error), "job %u has %u ranks, but the communicator needs %u",
+			 o->job[k].job, info.workers, size);
 		rc = -EINVAL;
 	} else if (!rc && (info.format >= TYPES || s->job[info.format])) {
 		snprintf(own_error, sizeof(own_error),
@@ -77,7 +77,7 @@ int service_join(struct service **out, const struct offer *o, uint32_t rank, uin
 
 	own_error[0] = 0;
 	if (!s) {
-		snprintf(own_error, sizeof(own_error), "no memory");
+		snprintf(own_error, sizeof(own_error), "no memory for the service");
 		return -ENOMEM;
 	}
 	if (!o->jobs)

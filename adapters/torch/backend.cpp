@@ -392,7 +392,7 @@ class Backend final : public Base
 
 	Pending endCoalescing() override
 	{
-		TORCH_CHECK(coalesced_, "fpisa: endCoalescing() without startCoalescing()");
+		TORCH_CHECK(coalesced_, "fpisa: endCoalescing() was called without startCoalescing()");
 		if (gpus_apart())
 			noted(inner_of_gpus_->endCoalescing());
 		auto works = std::move(*coalesced_);
@@ -648,7 +648,7 @@ class Backend final : public Base
 		if (!ours(ins, reduce, &type, &op) || !same(outs, ins))
 			return by_inner(name, ins, reduce, run);
 		TORCH_CHECK(outs.size() == ins.size(), "fpisa: ", name, ": ", outs.size(), " outputs for ", ins.size(),
-			    " inputs");
+			    " inputs; pass an output for each input");
 		for (size_t i = 0; i < ins.size(); i++)
 			TORCH_CHECK(ins[i].numel() == size * outs[i].numel(), "fpisa: ", name, ": the input has ",
 				    ins[i].numel(), " values; it must have those of the output, ", outs[i].numel(),

@@ -37,7 +37,7 @@ static int run_fpisa(const struct bench *b, const char *words)
 
 	snprintf(command, sizeof(command), "'%s' %s", b->fpisa, words);
 	status = system(command);
-	return status ? refuse(-1, "status %d of: %s", status, command) : 0;
+	return status ? refuse(-1, "%s: the command failed with status %d", command, status) : 0;
 }
 
 static int load(const struct bench *b)
@@ -70,7 +70,7 @@ pid_t wire_poll(const char *dev)
 {
 	int err = lab_gro_on(dev) ?: lab_tso_off(dev);
 
-	return err ? fail(err, NULL, "%s: offloads", dev) : napi_thread(dev);
+	return err ? fail(err, NULL, "%s: switch GRO on and TSO off", dev) : napi_thread(dev);
 }
 
 static int poll_links(struct bench *b)

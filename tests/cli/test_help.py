@@ -233,4 +233,4 @@ def test_short_options(verbs):
         assert told(*words, "-V") == told(*words, "--version") == version, words
     assert told("load", "p0", "--frob", "-h") == told("help", "load")
     p = subprocess.run([FPISA, "key", "new", "--", "-h"], text=True, capture_output=True)
-    assert p.returncode == 2 and "key new: give a name and a file" in p.stderr
+    assert p.returncode == 2 and "key new requires a name and a file" in p.stderr

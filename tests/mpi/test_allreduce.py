@@ -113,7 +113,7 @@ def test_static_jobs(cluster):
     *[({"FPISA_JOBS": jobs}, f"FPISA_JOBS is '{jobs}'; it must be a list of at most 4 JOB or JOB:PORT, separated by commas; PORT is the UDP port "
        "of the first rank of each host, default 18000") for jobs in ("7,x", "7:", "7:0", "7:65536", "7;8", "7,7,7,7,7")],
     ({"FPISA_JOBS": "7", "FPISA_AGGREGATOR": ""}, "FPISA_JOBS is set, but FPISA_AGGREGATOR is not; set it to the host of these jobs"),
-    ({"FPISA_JOBS": "7"}, "job 7 has 3 ranks, but 4 are to use it"),
+    ({"FPISA_JOBS": "7"}, "job 7 has 3 ranks, but the communicator needs 4"),
     ({"FPISA_JOBS": "8"}, "MPI performs all reductions of float: no job of FPISA_JOBS has this format"),
 ])
 def test_static_jobs_that_are_none(cluster, env, why):

@@ -337,7 +337,7 @@ static void bounded(void **state)
 	(void)state;
 	assert_ptr_not_equal(long_one, MAP_FAILED);
 	assert_int_equal(fpisa_allreduce_start(f, long_one, long_one, size / sizeof(float), FPISA_FLOAT32, &r), -ENOMEM);
-	assert_non_null(strstr(fpisa_error(), "may have 67108864 together; make it in parts"));
+	assert_non_null(strstr(fpisa_error(), "may have 67108864 together; split the call"));
 	munmap(long_one, size);
 	v[0] = 1;
 	assert_int_equal(fpisa_allreduce(f, v, v, 3 * ELEMENTS, FPISA_FLOAT32, NULL), 0);

@@ -207,7 +207,7 @@ int parse_machine(const char *what, const char *s, struct fpisa_address *out)
 			"address",
 			what, s);
 	if (!err && !is_machine(out))
-		err = refuse(BAD_USAGE, "%s: %s is not the address of a machine", what, s);
+		err = refuse(BAD_USAGE, "%s: %s is not the address of a host", what, s);
 	return err;
 }
 

@@ -257,7 +257,7 @@ static int begin_section(struct reader *r, char *name)
 	r->section = SKIPPED;
 	if (!*end || end[1])
 		return refuse(-EINVAL,
-			      "this is not a section; use [datapath], [interface DEV], [job N], [manager] or [key "
+			      "the line is not a section; use [datapath], [interface DEV], [job N], [manager] or [key "
 			      "NAME]");
 	*end = 0;
 	name += strspn(name, " \t");

@@ -58,7 +58,9 @@ int family_fill(int stages_fd, const struct bpf_object *o, __u8 family, __u32 ba
 			name_program(k, name);
 		prog = bpf_object__find_program_by_name(o, name);
 		if (!prog)
-			return refuse(-ENOENT, "family %s: no program %s", family_name(family), name);
+			return refuse(-ENOENT,
+				      "family %s: the object does not have the program %s; install this release again",
+				      family_name(family), name);
 		fd = bpf_program__fd(prog);
 		if (bpf_map_update_elem(stages_fd, &index, &fd, BPF_ANY))
 			return fail(-errno, NULL, "family %s: put %s into fpisa_stages", family_name(family), name);

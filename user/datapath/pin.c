@@ -144,7 +144,8 @@ int pin_programs(const char *dir, const struct bpf_object *o)
 	int err = 0;
 
 	if (!entry)
-		return refuse(-ENOENT, "datapath object: no program fpisa");
+		return refuse(-ENOENT,
+			      "the datapath object does not have the program fpisa; install this release again");
 	bpf_object__for_each_program(prog, o)
 		if (!err && prog != entry)
 			err = pin_program(dir, prog);

@@ -359,7 +359,8 @@ static void check_members(struct doctor *d, __u32 job, const struct fpisa_job *j
 		if (missing >> r & 1)
 			add(&t, " %u", r);
 	add(&t, "%s", pin_option(d));
-	finding(d, LEVEL_WARN, subject, "members", fix, "waits for ranks %s: start them, or continue without them",
+	finding(d, LEVEL_WARN, subject, "members", fix,
+		"the job waits for ranks %s: start these ranks, or continue without these ranks",
 		ranks_text(missing, text));
 }
 
@@ -485,21 +486,21 @@ static void check_build(struct doctor *d)
 	snprintf(upgrade, sizeof(upgrade), "fpisa upgrade%s", pin_option(d));
 	if (!s.interfaces && datapath_in_other_netns(d->dp, &e))
 		finding(d, LEVEL_OK, "datapath", "attached", NULL,
-			"pinned in %s, on no interface of this network namespace, but on %s of another; "
-			"%sfpisa doctor%s looks there",
+			"the datapath pinned in %s runs on no interface of this network namespace, but on %s of another; run %sfpisa doctor%s",
 			d->dir, e.dev, e.enter, pin_option(d));
 	else if (!s.interfaces && jobs_elsewhere(d->dp))
 		finding(d, LEVEL_OK, "datapath", "attached", NULL,
-			"pinned in %s, on no interface of this network namespace, with jobs of another", d->dir);
+			"the datapath pinned in %s runs on no interface of this network namespace, but has jobs of another",
+			d->dir);
 	else if (!s.interfaces)
 		finding(d, LEVEL_WARN, "datapath", "attached", load_again(d, again, sizeof(again)) ? again : fix,
-			"pinned in %s, but on no interface of this network namespace", d->dir);
+			"the datapath pinned in %s does not run on an interface of this network namespace", d->dir);
 	else if (others)
 		finding(d, LEVEL_WARN, "datapath", "build", upgrade,
 			"%d of %d interfaces run programs of another build of fpisa", others, s.interfaces);
 	else
-		finding(d, LEVEL_OK, "datapath", "build", NULL, "pinned in %s, on %d interfaces%s", d->dir,
-			s.interfaces, d->sees ? ", of this build" : "");
+		finding(d, LEVEL_OK, "datapath", "build", NULL, "the datapath pinned in %s runs on %d interfaces%s",
+			d->dir, s.interfaces, d->sees ? ", of this build" : "");
 }
 
 void doctor_datapath(struct doctor *d)
@@ -515,7 +516,7 @@ void doctor_datapath(struct doctor *d)
 		return;
 	}
 	if (d->dp_err == -ENOENT) {
-		finding(d, LEVEL_OK, "datapath", "loaded", NULL, "not loaded; fpisa load DEV");
+		finding(d, LEVEL_OK, "datapath", "loaded", NULL, "the datapath is not loaded; run fpisa load DEV");
 		return;
 	}
 	if (!d->dp) {
@@ -534,7 +535,7 @@ void doctor_datapath(struct doctor *d)
 		snprintf(subject, sizeof(subject), "job %u", job);
 		if (!datapath_job_here(d->dp, job)) {
 			finding(d, LEVEL_OK, subject, "namespace", NULL,
-				"belongs to another network namespace; run fpisa doctor%s there", pin_option(d));
+				"the job belongs to another network namespace; run fpisa doctor%s there", pin_option(d));
 			continue;
 		}
 		check_address(d, &j, subject);

@@ -41,14 +41,16 @@ static void check_link(struct doctor *d, const struct device *v)
 
 	if (!(v->link.flags & IFF_UP)) {
 		snprintf(fix, sizeof(fix), "ip link set dev %s up", v->name);
-		finding(d, LEVEL_FAULT, v->name, "link", fix, "is down");
+		finding(d, LEVEL_FAULT, v->name, "link", fix, "the interface is down");
 	} else if (v->peer.seen && !(v->peer.link.flags & IFF_UP)) {
 		snprintf(fix, sizeof(fix), "%sip link set dev %s up", v->peer.enter, v->peer.link.name);
-		finding(d, LEVEL_FAULT, v->name, "link", fix, "its peer %s is down", v->peer.link.name);
+		finding(d, LEVEL_FAULT, v->name, "link", fix, "the peer %s is down", v->peer.link.name);
 	} else if (!v->link.carrier) {
-		finding(d, LEVEL_FAULT, v->name, "link", NULL, "no carrier; check the cable and the other end");
+		finding(d, LEVEL_FAULT, v->name, "link", NULL,
+			"the interface has no carrier; check the cable and the other end");
 	} else {
-		finding(d, LEVEL_OK, v->name, "link", NULL, "up, driver %s, MTU %u", v->driver, v->link.mtu);
+		finding(d, LEVEL_OK, v->name, "link", NULL, "the interface is up, driver %s, MTU %u", v->driver,
+			v->link.mtu);
 	}
 }
 
@@ -66,7 +68,7 @@ static void mtu_finding(struct doctor *d, const struct device *v, const char *wh
 	if (v->peer.seen && v->peer.link.mtu > mtu)
 		snprintf(fix + n, sizeof(fix) - n, " && %sip link set dev %s mtu %u", v->peer.enter, v->peer.link.name,
 			 mtu);
-	finding(d, LEVEL_FAULT, v->name, "mtu", fix, "%u is more than one XDP buffer holds%s%s", v->link.mtu,
+	finding(d, LEVEL_FAULT, v->name, "mtu", fix, "the MTU of %u is more than one XDP buffer holds%s%s", v->link.mtu,
 		*why ? ": " : "", why);
 }
 
@@ -157,7 +159,8 @@ static void check_xdp(struct doctor *d, struct device *v)
 				home);
 		else
 			finding(d, LEVEL_OK, v->name, "xdp", NULL,
-				"runs the datapath that is pinned in %s; fpisa doctor --pin %s checks it", home, home);
+				"the interface runs the datapath that is pinned in %s; check that datapath with fpisa doctor --pin %s",
+				home, home);
 	} else if (v->ours && !datapath_is_entry(v->xdp.program.name)) {
 		finding(d, LEVEL_FAULT, v->name, "xdp", fix,
 			"the wrong program is attached: %s, id %u; the program for received frames is fpisa",
@@ -178,7 +181,8 @@ static void check_xdp(struct doctor *d, struct device *v)
 		try_native(d, v);
 	} else if (!v->know_features) {
 		finding(d, LEVEL_OK, v->name, "xdp", NULL,
-			"no program; fpisa doctor %s tests whether %s has native XDP", v->name, v->driver);
+			"no XDP program is attached; fpisa doctor %s tests whether %s has native XDP", v->name,
+			v->driver);
 	} else if (native) {
 		v->native = true;
 		finding(d, LEVEL_OK, v->name, "xdp", NULL, "%s has native XDP", v->driver);
@@ -201,7 +205,7 @@ static void check_stack(struct doctor *d, const struct device *v)
 		return;
 	datapath_off(&above, *d->dir ? d->dir : DATAPATH_PIN, off);
 	finding(d, LEVEL_FAULT, v->name, "stack", off,
-		"a datapath is on it and on %s, above it: with both, workers cannot join", above.name);
+		"a datapath is on this interface and on %s above: with both, workers cannot join", above.name);
 }
 
 /* Check GRO. A veth accepts redirected frames only if its peer polls: with GRO on, or an XDP program of its own. */
@@ -214,16 +218,16 @@ static void check_gro(struct doctor *d, const struct device *v)
 		return;
 	if (takes < 0) {
 		finding(d, LEVEL_OK, v->name, "gro", NULL,
-			"the peer's namespace cannot be seen from here; it needs GRO on");
+			"the peer's namespace cannot be seen from here; turn GRO on at the peer");
 	} else if (takes) {
 		finding(d, LEVEL_OK, v->name, "gro", NULL, "the peer takes redirected frames");
 	} else if (v->peer.seen) {
 		snprintf(fix, sizeof(fix), "%sethtool -K %s gro on", v->peer.enter, v->peer.link.name);
 		finding(d, LEVEL_FAULT, v->name, "gro", fix,
-			"GRO is off on its peer %s: in native mode, results redirected to it vanish", v->peer.link.name);
+			"GRO is off on the peer %s: in native mode, results redirected to it vanish", v->peer.link.name);
 	} else {
 		finding(d, LEVEL_FAULT, v->name, "gro", NULL,
-			"GRO is off on its peer, whose namespace cannot be seen from here: in native mode, results vanish; "
+			"GRO is off on the peer, whose namespace cannot be seen from here: in native mode, results vanish; "
 			"there, run ethtool -K DEV gro on for interface %u",
 			v->link.lower);
 	}
@@ -240,13 +244,13 @@ static void check_udp_gro(struct doctor *d, const struct device *v)
 	if (!v->peer.seen || !v->peer.link.master || v->peer.udp_forwarding < 0)
 		return;
 	if (v->peer.udp_forwarding) {
-		finding(d, LEVEL_OK, v->name, "udp-gro", NULL, "its peer %s, a bridge port, merges results",
+		finding(d, LEVEL_OK, v->name, "udp-gro", NULL, "the peer %s, a bridge port, merges results",
 			v->peer.link.name);
 		return;
 	}
 	snprintf(fix, sizeof(fix), "%sethtool -K %s rx-udp-gro-forwarding on", v->peer.enter, v->peer.link.name);
 	finding(d, LEVEL_WARN, v->name, "udp-gro", fix,
-		"its peer %s is a bridge port and forwards results one by one, which costs workers more CPU time",
+		"the peer %s is a bridge port and forwards results one by one, which costs workers more CPU time",
 		v->peer.link.name);
 }
 
@@ -299,8 +303,8 @@ static void check_queues(struct doctor *d, const struct device *v)
 		else
 			snprintf(fix, sizeof(fix), "%sethtool -L %s tx %u", v->peer.enter, v->peer.link.name, c.rx);
 		finding(d, LEVEL_FAULT, v->name, "queues", fix,
-			"%u receive queues, but its peer %s has %u transmit queues: veth refuses native XDP", c.rx,
-			v->peer.link.name, v->peer.tx);
+			"the interface has %u receive queues, but the peer %s has %u transmit queues: veth refuses native XDP",
+			c.rx, v->peer.link.name, v->peer.tx);
 		return;
 	}
 	want = c.max_rx < cpus ? c.max_rx : cpus;
@@ -404,7 +408,7 @@ void doctor_device(struct doctor *d, const char *dev, bool named)
 	v.ours = d->dp && datapath_attached(d->dp, v.link.index, &v.xdp) > 0;
 	if (!link_ethernet(&v.link)) {
 		finding(d, named || v.xdp.program.id ? LEVEL_FAULT : LEVEL_OK, dev, "link", NULL,
-			"its frames have no Ethernet headers, so a datapath on it would not see workers");
+			"frames of the interface have no Ethernet headers, so a datapath would not see workers");
 		return;
 	}
 	veth_look(&v.link, &v.peer);

@@ -56,8 +56,9 @@ int verb_doctor(int argc, char **argv)
 			err = common_option(&c, opt);
 	}
 	if (!err && worker && config)
-		err = refuse(BAD_USAGE, "doctor: --config checks an aggregator and --worker a worker; give one of "
-					"them");
+		err = refuse(
+			BAD_USAGE,
+			"doctor: --config and --worker exclude each other: --config checks an aggregator, --worker a worker; leave one out");
 	if (err)
 		return err;
 	err = find_interfaces(argv + optind, argc - optind, ifindex);

@@ -62,12 +62,12 @@ static int ask(struct fpisa_channel *c, struct fpisa_manager_message *m)
 static void report(struct doctor *d, const char *host, int rc, const struct fpisa_manager_message *m, double ms)
 {
 	if (rc == -ETIMEDOUT)
-		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: accepts connections but sends nothing in %d ms",
+		finding(d, LEVEL_FAULT, subject, "manager", NULL,
+			"%s: the listener accepts connections but sent nothing in %d ms; is the listener `fpisa serve`?",
 			host, ANSWER_MS);
 	else if (rc == -ECONNRESET)
 		finding(d, LEVEL_FAULT, subject, "manager", NULL,
-			"%s: closes the connection without an answer: the listener is not `fpisa serve`, or it is "
-			"full",
+			"%s: the listener closes the connection without an answer: it is not `fpisa serve`, or it is full",
 			host);
 	else if (rc)
 		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: %s", host, fpisa_error());
@@ -103,8 +103,7 @@ static void try_manager(struct doctor *d, const char *host, const struct fpisa_p
 	if (rc < 0) {
 		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: no connection to TCP port %u: %s; %s", host,
 			ntohs(to->sin_port), strerror(-rc),
-			rc == -ECONNREFUSED ? "is `fpisa serve` running there?" :
-					      "a firewall there or here may drop it");
+			rc == -ECONNREFUSED ? "is `fpisa serve` running there?" : "check the firewalls there and here");
 		return;
 	}
 	began = fpisa_now();
@@ -123,7 +122,7 @@ void doctor_group(struct doctor *d, const char *aggregator)
 
 	if (!with_key && !(host && *host)) {
 		finding(d, LEVEL_OK, subject, "manager", NULL,
-			"not checked; to check it, set FPISA_MANAGER and FPISA_KEY as for the programs here");
+			"the manager was not checked; to check the manager, set FPISA_MANAGER and FPISA_KEY as for the programs here");
 		return;
 	}
 	if (!with_key || take_key(d, file, &key))

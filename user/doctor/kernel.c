@@ -71,12 +71,10 @@ static void check_verifier(struct doctor *d)
 
 	d->verified = !datapath_trial_load(d->dp && d->dp->steering.cpus, d->tag, d->steer_tag, why, sizeof(why));
 	if (d->verified)
-		finding(d, LEVEL_OK, "kernel", "verifier", NULL, "accepts the datapath's programs");
+		finding(d, LEVEL_OK, "kernel", "verifier", NULL, "the datapath's programs are accepted");
 	else
 		finding(d, LEVEL_FAULT, "kernel", "verifier", NULL,
-			"refuses the datapath's programs: %s; "
-			"fpisa doctor --verbose shows its log",
-			why);
+			"the datapath's programs are refused: %s; fpisa doctor --verbose shows the log", why);
 }
 
 static bool is_empty(const char *dir)

@@ -53,9 +53,10 @@ static void check_keys(struct doctor *d, const struct manager_policy *p, bool el
 	int err;
 
 	if (!p->key_file) {
-		finding(d, p->networks || elsewhere ? LEVEL_OK : LEVEL_WARN, subject, "keys", NULL, "none: %s",
+		finding(d, p->networks || elsewhere ? LEVEL_OK : LEVEL_WARN, subject, "keys", NULL,
+			"the manager has no keys: %s",
 			elsewhere ?
-				"the manager that it registers with does not need a key" :
+				"the manager of this aggregator does not need a key" :
 			p->networks ?
 				"hosts in `networks` get jobs" :
 				"every host that reaches the manager gets jobs; set key-file or networks in [manager]");
@@ -67,12 +68,12 @@ static void check_keys(struct doctor *d, const struct manager_policy *p, bool el
 	else if (err == -ENOENT) {
 		snprintf(fix, sizeof(fix), "fpisa key new %s %s", p->keys ? p->key[0].name : "workers", p->key_file);
 		finding(d, LEVEL_FAULT, subject, "keys", elsewhere ? NULL : fix, "%s%s", fpisa_error(),
-			elsewhere ? "; it must have a line of the manager's file" : "");
+			elsewhere ? "; copy a line of the manager's key file into this file" : "");
 	} else if (err)
 		finding(d, LEVEL_FAULT, subject, "keys", doctor_key_fix(p->key_file, fix, sizeof(fix)), "%s",
 			fpisa_error());
 	else
-		finding(d, LEVEL_OK, subject, "keys", NULL, "%zu in %s", keys.n, p->key_file);
+		finding(d, LEVEL_OK, subject, "keys", NULL, "%zu keys are in %s", keys.n, p->key_file);
 	for (int i = 0; !err && !elsewhere && i < p->keys; i++) {
 		char check[FPISA_PSK_NAME + 8];
 
@@ -80,7 +81,7 @@ static void check_keys(struct doctor *d, const struct manager_policy *p, bool el
 			continue;
 		snprintf(check, sizeof(check), "key %s", p->key[i].name);
 		snprintf(fix, sizeof(fix), "fpisa key new %s %s", p->key[i].name, p->key_file);
-		finding(d, LEVEL_WARN, subject, check, fix, "has limits in the configuration, but is not in %s",
+		finding(d, LEVEL_WARN, subject, check, fix, "the key has limits in the configuration, but is not in %s",
 			p->key_file);
 	}
 	explicit_bzero(&keys, sizeof(keys));
@@ -152,7 +153,7 @@ static void check_descriptors(struct doctor *d, pid_t helper)
 			"by its unit, or after `ulimit -n %d`",
 			manager, n, FPISA_MAX_WORKERS, GROUPS, MANAGER_DESCRIPTORS);
 	else
-		finding(d, LEVEL_OK, subject, "descriptors", NULL, "enough for all connections");
+		finding(d, LEVEL_OK, subject, "descriptors", NULL, "the limit is enough for all connections");
 }
 
 /* Return whether a process listens, by the kernel's table: a firewall may keep only us out. */
@@ -178,7 +179,7 @@ static void check_port(struct doctor *d, const struct manager_policy *p)
 
 	address_text(fpisa_ipv4(p->listen), a);
 	if (is_listening(p->listen, port))
-		finding(d, LEVEL_OK, subject, "port", NULL, "listens at TCP %s:%u", a, port);
+		finding(d, LEVEL_OK, subject, "port", NULL, "the manager listens at TCP %s:%u", a, port);
 	else
 		finding(d, LEVEL_FAULT, subject, "port", "systemctl restart fpisa-manager",
 			"no process listens at TCP %s:%u here: the manager was started with another file or with --manager, or in another network namespace",
@@ -203,7 +204,8 @@ static void check_pool(struct doctor *d, const struct manager_policy *p)
 			"and `fpisa job list` show the others' owners",
 			numbers, free_slots);
 	else
-		finding(d, LEVEL_OK, subject, "pool", NULL, "free: %u of its %d job numbers, %u of %u slots", numbers,
+		finding(d, LEVEL_OK, subject, "pool", NULL,
+			"%u of the manager's %d job numbers and %u of %u slots are free", numbers,
 			__builtin_popcountll(p->jobs), free_slots < p->slots ? free_slots : p->slots, p->slots);
 }
 
@@ -216,11 +218,12 @@ static void check_registered(struct doctor *d, const struct manager_policy *p, c
 	if (datapath_aggregator_get(g, 0, &r))
 		return;
 	if (r.address)
-		finding(d, LEVEL_OK, subject, "registered", NULL, "aggregator %s:%u of the manager at %s",
-			address_text(fpisa_ipv4(r.address), a), r.port, p->manager ?: "the host of its --manager");
+		finding(d, LEVEL_OK, subject, "registered", NULL,
+			"registered as aggregator %s:%u with the manager at %s", address_text(fpisa_ipv4(r.address), a),
+			r.port, p->manager ?: "the host of its --manager");
 	else
 		finding(d, LEVEL_FAULT, subject, "registered", NULL,
-			"not registered with the manager at %s, so no group gets a share here; the log says why: "
+			"this aggregator is not registered with the manager at %s, so no group gets a share here; the log says why: "
 			"journalctl -u fpisa-manager",
 			p->manager ?: "the host of its --manager");
 }
@@ -247,14 +250,14 @@ static void check_process(struct doctor *d, const struct manager_policy *p, bool
 		err = datapath_groups_manager(g, &pid);
 	if (err && err != -ENOENT) {
 		finding(d, LEVEL_FAULT, subject, "process", NULL,
-			"its records in %s cannot be read, so whether fpisa serve runs is not known: %s", d->dp->pin,
-			strerror(-err));
+			"the manager's records in %s cannot be read, so whether fpisa serve runs is not known: %s",
+			d->dp->pin, strerror(-err));
 	} else if (!pid) {
 		finding(d, LEVEL_FAULT, subject, "process", "systemctl enable --now fpisa-manager",
 			"fpisa serve does not run: %s",
 			elsewhere ? "no group gets a share here" : "no rank can join a group");
 	} else {
-		finding(d, LEVEL_OK, subject, "process", NULL, "runs, its helper is process %d", pid);
+		finding(d, LEVEL_OK, subject, "process", NULL, "fpisa serve runs, and the helper is process %d", pid);
 		if (elsewhere) {
 			check_registered(d, p, g);
 		} else {

@@ -42,7 +42,8 @@ static void check_filter(struct doctor *d, const char *dev, const char *way, con
 	}
 	snprintf(fix, sizeof(fix), "sysctl -w net.ipv4.conf.%s.rp_filter=2", dev);
 	finding(d, LEVEL_FAULT, dev, "rp_filter", fix,
-		"strict, and the route to %s goes through %s: results that arrive here are dropped", to, way);
+		"rp_filter is strict, and the route to %s goes through %s: results that arrive here are dropped", to,
+		way);
 }
 
 /*
@@ -57,7 +58,7 @@ static void check_bridge(struct doctor *d, const char *dev, const struct veth_pe
 	if (p->tso)
 		finding(d, LEVEL_OK, dev, "udp-gro", NULL,
 			"results arrive one by one unless rx-udp-gro-forwarding is on at the bridge port towards the "
-			"aggregator (run fpisa doctor there), or TSO is off at this one, which slows TCP: %sethtool "
+			"aggregator (run fpisa doctor there), or TSO is off at the bridge port of this veth, which slows TCP: %sethtool "
 			"-K %s tso off",
 			p->enter, p->link.name);
 	else
@@ -76,19 +77,20 @@ static void check_worker_gro(struct doctor *d, const char *dev, const struct lin
 	snprintf(fix, sizeof(fix), "ethtool -K %s gro on", dev);
 	veth_look(l, &peer);
 	if (ethtool_gro(dev)) {
-		finding(d, LEVEL_OK, dev, "gro", NULL, "frames redirected to it arrive");
+		finding(d, LEVEL_OK, dev, "gro", NULL, "GRO is on: redirected frames arrive");
 		check_bridge(d, dev, &peer);
 	} else if (strcmp(l->kind, "veth"))
-		finding(d, LEVEL_WARN, dev, "gro", fix, "is off: results arrive one by one, which costs more CPU time");
+		finding(d, LEVEL_WARN, dev, "gro", fix,
+			"GRO is off: results arrive one by one, which costs more CPU time");
 	else if (peer.seen && peer.link.master)
 		finding(d, LEVEL_OK, dev, "gro", NULL,
-			"off, but its peer %s is a bridge port, which forwards frames through the stack",
+			"GRO is off, but the peer %s is a bridge port, which forwards frames through the stack",
 			peer.link.name);
 	else if (peer.seen)
-		finding(d, LEVEL_FAULT, dev, "gro", fix, "is off on this veth: frames redirected to it vanish");
+		finding(d, LEVEL_FAULT, dev, "gro", fix, "GRO is off on this veth: redirected frames vanish");
 	else
 		finding(d, LEVEL_WARN, dev, "gro", fix,
-			"is off on this veth, whose other end cannot be seen from here: unless that is a bridge "
+			"GRO is off on this veth, whose other end cannot be seen from here: unless that is a bridge "
 			"port, results redirected to this veth vanish");
 }
 
@@ -128,22 +130,23 @@ void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
 			"the aggregator",
 			to);
 	else
-		finding(d, LEVEL_OK, dev, "route", NULL, "to %s through %s", to, way);
+		finding(d, LEVEL_OK, dev, "route", NULL, "the route to %s goes through %s", to, way);
 	if (link_get(if_nametoindex(dev), &l))
 		return;
 	snprintf(fix, sizeof(fix), "ip link set dev %s up", dev);
 	if (!(l.flags & IFF_UP))
-		finding(d, LEVEL_FAULT, dev, "link", fix, "is down");
+		finding(d, LEVEL_FAULT, dev, "link", fix, "the interface is down");
 	else if (!l.carrier)
-		finding(d, LEVEL_FAULT, dev, "link", NULL, "no carrier; check the cable and the other end");
+		finding(d, LEVEL_FAULT, dev, "link", NULL,
+			"the interface has no carrier; check the cable and the other end");
 	else
-		finding(d, LEVEL_OK, dev, "link", NULL, "up, MTU %u", l.mtu);
+		finding(d, LEVEL_OK, dev, "link", NULL, "the interface is up, MTU %u", l.mtu);
 	snprintf(fix, sizeof(fix), "ip link set dev %s multicast on", dev);
 	if (l.flags & (IFF_MULTICAST | IFF_LOOPBACK))
 		finding(d, LEVEL_OK, dev, "multicast", NULL, "multicast addresses can be joined");
 	else
 		finding(d, LEVEL_FAULT, dev, "multicast", fix,
-			"is off: results sent to the job's multicast address "
+			"multicast is off: results sent to the job's multicast address "
 			"are not received");
 	check_filter(d, dev, way, to);
 	check_worker_gro(d, dev, &l);

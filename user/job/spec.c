@@ -146,6 +146,6 @@ int job_parse_number(const char *text, __u32 *job)
 int job_operand(const char *verb, int argc, char **argv, __u32 *job)
 {
 	if (argc - optind != 1)
-		return refuse(BAD_USAGE, "%s: give one job number", verb);
+		return refuse(BAD_USAGE, "%s requires one job number", verb);
 	return job_parse_number(argv[optind], job);
 }

@@ -46,12 +46,14 @@ int fpisa_parse_aggregators(const char *text, struct fpisa_aggregator a[FPISA_MA
 		size_t len = strcspn(text, ",");
 
 		if (n == FPISA_MAX_SHARDS)
-			return fpisa_fail(-EINVAL, "more than %d aggregators, the limit for a job", FPISA_MAX_SHARDS);
+			return fpisa_fail(-EINVAL, "more than %d aggregators are not supported; list fewer",
+					  FPISA_MAX_SHARDS);
 		rc = parse_one(text, len, &a[n]);
 		if (rc)
 			return rc;
 		if (is_twice(a, n))
-			return fpisa_fail(-EINVAL, "'%.*s' is in the list of aggregators twice; name each once",
+			return fpisa_fail(-EINVAL,
+					  "'%.*s' is in the list of aggregators twice; list each aggregator once",
 					  (int)len, text);
 		n++;
 		if (!text[len])

@@ -70,9 +70,7 @@ static int open_transports(struct fpisa *f, const struct fpisa_aggregator *a, ui
 	int rc = 0;
 
 	if (f->layout.shards > 1 && f->transport == FPISA_TRANSPORT_XSK)
-		return fpisa_fail(
-			-EOPNOTSUPP,
-			"transport xsk takes the interface's first queue for one aggregator; with several use udp");
+		return fpisa_fail(-EOPNOTSUPP, "transport xsk supports only one aggregator; use transport udp");
 	for (uint32_t i = 0; i < f->layout.shards && !rc; i++)
 		rc = open_transport(&f->shard[i], &a[i], began);
 	*spent_ns = fpisa_now() - began;
@@ -335,9 +333,7 @@ int fpisa_eventfd(struct fpisa *f)
 		return rc;
 	s = &f->shared;
 	if (!s->engine)
-		rc = fpisa_fail(-EINVAL,
-				"%s: job %u: without options.progress a request makes no progress of its "
-				"own, and there is nothing to poll",
+		rc = fpisa_fail(-EINVAL, "%s: job %u: the handle has no descriptor to poll; set options.progress",
 				f->peer, f->job);
 	else
 		rc = fpisa_shared_events(f);

@@ -77,9 +77,7 @@ static int check_arrays(const struct fpisa *f, const struct fpisa_call *c, const
 	size_t sent = array_size(f, c->count), received = array_size(f, kept);
 
 	if (c->count > MAX_COUNT || (c->count && !c->send) || (kept && !c->recv))
-		return fpisa_fail(-EINVAL,
-				  "count is %zu; it must be in 0..2^40, and unless it is 0 both arrays must be given",
-				  c->count);
+		return fpisa_fail(-EINVAL, "an array is NULL, or count, %zu, is not in 0..2^40", c->count);
 	if (from < to + received && to < from + sent && (to != own || (f->format.shared && kept < c->count)))
 		return fpisa_fail(-EINVAL, "send and recv overlap; %s",
 				  kept == c->count ? "they must be the same array or must not overlap" :
@@ -94,7 +92,7 @@ static int check_call(const struct fpisa *f, const struct fpisa_call *c, uint64_
 		return fpisa_fail(-EINVAL, "%s: job %u: the values are %s, but the job's are %s", f->peer, f->job,
 				  type_name(c->type), type_name(f->hello.format));
 	if (f->format.shared && c->count % FPISA_BLOCK)
-		return fpisa_fail(-EINVAL, "count is %zu; %d elements share a scale, so give a multiple of it",
+		return fpisa_fail(-EINVAL, "count is %zu; it must be a multiple of the %d elements that share a scale",
 				  c->count, FPISA_BLOCK);
 	if (c->op >= FPISA_OP_END || !fpisa_op_offered(f->format, (enum fpisa_mode)f->hello.mode, (__u8)c->op))
 		return fpisa_fail(-EINVAL, "%s: job %u: %s of %s in mode %s is not offered", f->peer, f->job,

@@ -88,7 +88,7 @@ static int prepare(struct fpisa_group *g, const char *host, const char *name, ui
 	if (!host)
 		host = getenv("FPISA_MANAGER");
 	if (!rc && (!host || !*host))
-		rc = fpisa_fail(-EINVAL, "no host is given, and FPISA_MANAGER is not set");
+		rc = fpisa_fail(-EINVAL, "the host is NULL and FPISA_MANAGER is not set; set one of them");
 	if (rc)
 		return rc;
 	if (strlen(name) < sizeof(l->join.name))

@@ -280,10 +280,11 @@ static int broadcast(struct fpisa_group *g, void *data, size_t bytes, uint32_t r
 	if (!rc && bytes)
 		rc = fpisa_given(data, "the data");
 	if (!rc && root >= g->link.join.size)
-		rc = fpisa_fail(-EINVAL, "%s: root is %u; it must be one of its %u ranks", g->link.peer, root,
+		rc = fpisa_fail(-EINVAL, "%s: root is %u; it must be below %u, the number of ranks", g->link.peer, root,
 				g->link.join.size);
 	if (!rc && bytes > MAX_BYTES)
-		rc = fpisa_fail(-EINVAL, "%s: %zu bytes; a broadcast has at most 2^42", g->link.peer, bytes);
+		rc = fpisa_fail(-EINVAL, "%s: a broadcast of %zu bytes is not supported; the limit is 2^42",
+				g->link.peer, bytes);
 	if (!rc)
 		rc = enter(g);
 	return rc ? rc : start(g, &c, NULL, &b, to_wait, request);

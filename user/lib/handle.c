@@ -134,7 +134,7 @@ int fpisa_refuse_inherited(const struct fpisa *f)
 {
 	return fpisa_fail(-ECHILD,
 			  "%s: job %u: the handle belongs to the process that made it, and this is a child; "
-			  "close it here, and connect from a port of its own",
+			  "close the handle here, and connect from another port",
 			  f->peer, f->job);
 }
 

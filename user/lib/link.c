@@ -370,7 +370,8 @@ static void key_refused(struct fpisa_link *l)
 	char identity[FPISA_PSK_IDENTITY];
 
 	fpisa_psk_identity(&l->psk, identity);
-	fpisa_fail(-EACCES, "the manager does not accept key %s of %s", identity, l->key_file);
+	fpisa_fail(-EACCES, "the manager does not accept key %s of %s; add this line to the manager's key file",
+		   identity, l->key_file);
 }
 
 /*

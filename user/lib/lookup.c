@@ -92,7 +92,10 @@ static int count_in(const char *host)
 	if (atomic_fetch_add(&lookups, 1) < MOST)
 		return 0;
 	atomic_fetch_sub(&lookups, 1);
-	return fpisa_fail(-EAGAIN, "'%s' cannot be looked up: %d lookups still wait for name servers", host, MOST);
+	return fpisa_fail(
+		-EAGAIN,
+		"'%s' cannot be looked up: %d lookups still wait for name servers; try again, or pass an address", host,
+		MOST);
 }
 
 static int begin(const char *host, struct lookup **out)

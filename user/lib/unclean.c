@@ -38,8 +38,7 @@ int fpisa_unclean_new(struct fpisa_unclean **out, const void *array, uint64_t co
 		__atomic_fetch_sub(&held, chunks, __ATOMIC_RELAXED);
 		return fpisa_fail(
 			-ENOMEM,
-			"an in-place call of %llu chunks: all in-place calls of this process, under way or failed, "
-			"may have %llu together; make it in parts, give the sum another array, or set options.restore",
+			"the in-place call has %llu chunks, but all in-place calls of this process, running or failed, may have %llu together; split the call, pass another array for the sum, or set options.restore",
 			(unsigned long long)chunks, (unsigned long long)FPISA_UNCLEAN_MOST);
 	}
 	/* Unmarked parts of a long array only use address space. */

@@ -203,7 +203,8 @@ static void work(struct agent *a)
 		return;
 	if (rc == -EACCES && !a->ever)
 		a->failed = refuse(
-			rc, "serve: manager %s does not accept the last key of %s; give it a key of the manager's file",
+			rc,
+			"serve: manager %s does not accept the last key of %s; append a line of the manager's key file to this file",
 			a->manager, a->key_file ?: "key-file");
 	else
 		drop_connection(a, fpisa_error());
@@ -254,7 +255,8 @@ static void take_news(struct agent *a, const struct helper_news *news)
 	const __be32 was = a->policy.address;
 
 	if (news->err) {
-		log_line(&a->errors, a->now_ms, "fpisa: serve: continues with the previous configuration");
+		log_line(&a->errors, a->now_ms,
+			 "fpisa: serve: the configuration was not changed; fpisa serve continues with the previous configuration");
 		return;
 	}
 	a->policy = news->policy;

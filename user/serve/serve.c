@@ -156,7 +156,8 @@ static void found(void *arg, __u32 place, const struct group_record *r)
 static void take_news(struct serve *s, const struct helper_news *news)
 {
 	if (news->err) {
-		log_line(&s->errors, s->manager.now_ms, "fpisa: serve: continues with the previous configuration");
+		log_line(&s->errors, s->manager.now_ms,
+			 "fpisa: serve: the configuration was not changed; fpisa serve continues with the previous configuration");
 		return;
 	}
 	s->policy = news->policy;
@@ -359,7 +360,7 @@ static int take_options(int argc, char **argv, struct common *common, struct con
 			err = common_option(common, opt);
 		}
 	if (!err && argc - optind > 1)
-		err = refuse(BAD_USAGE, "serve: give one configuration file at most");
+		err = refuse(BAD_USAGE, "serve: more than one configuration file; give one at most");
 	return err;
 }
 

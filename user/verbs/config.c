@@ -18,7 +18,7 @@ static int parse_file(int argc, char **argv, struct common *c, const char **file
 	if (common_options(c, argc, argv))
 		return BAD_USAGE;
 	if (argc - optind > 1)
-		return refuse(BAD_USAGE, "config: give one configuration file at most");
+		return refuse(BAD_USAGE, "config: more than one configuration file; give one at most");
 	if (optind < argc && !*argv[optind])
 		return refuse(BAD_USAGE, "config: the name is empty; give a configuration file");
 	*file = optind < argc ? argv[optind] : CONFIG_FILE;

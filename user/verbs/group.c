@@ -132,7 +132,7 @@ int verb_group_list(int argc, char **argv)
 static int parse_name_operand(const char *verb, int argc, char **argv, const char **name)
 {
 	if (argc - optind != 1)
-		return refuse(BAD_USAGE, "%s: give one group name", verb);
+		return refuse(BAD_USAGE, "%s requires one group name", verb);
 	*name = argv[optind];
 	return 0;
 }

@@ -22,7 +22,7 @@ int verb_job_shrink(int argc, char **argv)
 	if (common_options(&c, argc, argv))
 		return BAD_USAGE;
 	if (argc - optind < 2 || argc - optind > FPISA_MAX_WORKERS + 1)
-		return refuse(BAD_USAGE, "job shrink: give a job number and ranks");
+		return refuse(BAD_USAGE, "job shrink requires a job number and ranks");
 	err = job_parse_number(argv[optind], &job);
 	for (int i = optind + 1; !err && i < argc; i++) {
 		err = parse_number("rank", argv[i], 0, FPISA_MAX_WORKERS - 1, &rank);

@@ -20,7 +20,7 @@ int verb_key_new(int argc, char **argv)
 	if (common_options(&common, argc, argv))
 		return BAD_USAGE;
 	if (argc - optind != 2)
-		return refuse(BAD_USAGE, "key new: give a name and a file");
+		return refuse(BAD_USAGE, "key new requires a name and a file");
 	err = fpisa_psk_new(argv[optind], argv[optind + 1], &psk);
 	if (err)
 		return refuse(err, "key new: %s", fpisa_error());

@@ -72,7 +72,7 @@ int verb_load(int argc, char **argv)
 	if (err)
 		return err;
 	if (optind == argc)
-		return refuse(BAD_USAGE, "load: name at least one interface");
+		return refuse(BAD_USAGE, "load requires at least one interface");
 	if (o.steering.queue && !o.steering.cpus)
 		return refuse(BAD_USAGE, "load: --cpu-queue requires --cpus");
 	o.pin = c.pin;

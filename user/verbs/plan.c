@@ -72,8 +72,9 @@ static int check(struct plan *p)
 	uint32_t all = p->aggregators + (p->colocated ? p->workers : 0);
 
 	if (!p->workers || !p->worker_bits)
-		return refuse(BAD_USAGE,
-			      "plan: give --workers and --rate, such as --workers 8 --aggregators 4 --rate 10G");
+		return refuse(
+			BAD_USAGE,
+			"plan: --workers or --rate is missing; give both, such as --workers 8 --aggregators 4 --rate 10G");
 	if (!all)
 		return refuse(BAD_USAGE,
 			      "plan: no aggregators; give --aggregators, or --colocated for the workers' own hosts");

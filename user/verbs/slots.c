@@ -84,7 +84,7 @@ int verb_slots(int argc, char **argv)
 	if (common_options(&c, argc, argv))
 		return BAD_USAGE;
 	if (argc - optind > 1)
-		return refuse(BAD_USAGE, "slots: give one job number, or none for all jobs");
+		return refuse(BAD_USAGE, "slots: more than one job number; give one, or none for all jobs");
 	if (optind < argc)
 		err = job_parse_number(argv[optind], &first);
 	if (err)

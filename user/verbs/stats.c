@@ -358,13 +358,15 @@ static int parse_options(int argc, char **argv, struct common *c, struct request
 		return err;
 	r->json = c->json;
 	if (r->prometheus && r->json)
-		return refuse(BAD_USAGE, "stats: give either --json or --prometheus");
+		return refuse(BAD_USAGE, "stats: --json and --prometheus exclude each other; leave one out");
 	if (r->prometheus && r->seconds > 0 && !r->file)
-		return refuse(BAD_USAGE, "stats: with --watch, give --prometheus=FILE, which is rewritten each time");
+		return refuse(
+			BAD_USAGE,
+			"stats: --watch with --prometheus requires a file; give --prometheus=FILE, which is rewritten each time");
 	if (r->file && !*r->file)
-		return refuse(BAD_USAGE, "--prometheus=: name a file");
+		return refuse(BAD_USAGE, "--prometheus=: the file name is empty; name a file");
 	if (argc - optind > 1)
-		return refuse(BAD_USAGE, "stats: give one job number, or none for all jobs");
+		return refuse(BAD_USAGE, "stats: more than one job number; give one, or none for all jobs");
 	if (optind == argc)
 		return 0;
 	err = job_parse_number(argv[optind], &job);

@@ -66,7 +66,7 @@ static const char *unfit_filter(const struct fdw_query *q, const struct fdw_shap
 	if (s->kind == FDW_TABLE && fdw_preaggregate)
 		return "not filtered while fpisa.preaggregate is on";
 	if (!pairs_of(q, s))
-		return psprintf("for join keys of %u bytes, and these take %d", q->filter_bytes,
+		return psprintf("for join keys of %u bytes, but these keys take %d", q->filter_bytes,
 				linitial_int(s->on_bytes));
 	return NULL;
 }
@@ -96,7 +96,7 @@ static const char *unfit(const struct fdw_query *q, const struct fdw_shape *s)
 	if (s->kind == FDW_TABLE && !adds(q, s->values))
 		return psprintf("for %s values", q->values);
 	if (s->kind == FDW_TABLE && q->key_bytes < s->key_bytes)
-		return psprintf("for keys of %u bytes, and these take %u", q->key_bytes, s->key_bytes);
+		return psprintf("for keys of %u bytes, but these keys take %u", q->key_bytes, s->key_bytes);
 	if (s->kind == FDW_TABLE && q->key_bytes == 4 && (fdw_preaggregate || (s->value && !s->no_nulls)))
 		return "for keys of 4 bytes, and values that may be NULL or are preaggregated take 8";
 	return NULL;

@@ -94,7 +94,7 @@ static const char *who_prunes(const struct fdw_scan *s, const struct fdw_choice 
 		return "workers";
 	if (c->pruning == FPISA_PRUNING_NETWORK)
 		return psprintf("network: query %u at %s%s", c->query.number, s->server->aggregator, by_filter(s, c));
-	return c->why_not ? psprintf("nobody: %s", c->why_not) : "nobody";
+	return c->why_not ? psprintf("none: %s", c->why_not) : "none";
 }
 
 static void explain_counts(const struct fdw_scan *s, ExplainState *es)

@@ -122,7 +122,7 @@ def test_bad_sets_of_files(tmp_path):
 
 
 def test_bad_usage(tmp_path):
-    for says, *argv in (("give at least one file",),
+    for says, *argv in (("analyze requires at least one file",),
                         ("--workers: '65' is not a number from 1 to 64", "--workers", 65),
                         ("--mode: 'fpisb' is not", "--mode", "fpisa,fpisb"),
                         ("--mode: the list is empty", "--mode", ","),

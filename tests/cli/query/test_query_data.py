@@ -183,7 +183,7 @@ def test_refusals(tmp_path):
         p = data(tmp_path / "x", *argv)
         assert p.returncode == 2 and says in p.stderr and not os.path.exists(tmp_path / "x")
     p = subprocess.run([FPISA, "query", "data"], capture_output=True, text=True)
-    assert p.returncode == 2 and "give one directory" in p.stderr
+    assert p.returncode == 2 and "query data requires one directory" in p.stderr
     p = data(tmp_path / "no" / "such")
     assert p.returncode == 1 and "no/such: No such file or directory" in p.stderr
 

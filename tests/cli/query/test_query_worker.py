@@ -173,7 +173,7 @@ def test_stderr_that_nobody_reads(worker):
             s.sendall(b"G")
             assert s.recv(1000)
     p = subprocess.run(argv(w, "none"), capture_output=True, text=True)
-    assert p.returncode == 1 and "no table none here" in p.stderr
+    assert p.returncode == 1 and "table none does not exist on this worker" in p.stderr
     ask(w)
     fcntl.fcntl(r, fcntl.F_SETFL, os.O_NONBLOCK)
     text = b""

@@ -558,12 +558,12 @@ def test_doctor(site):
 
     checks = found()
     assert {c: f["level"] for c, f in checks.items()} == dict.fromkeys(("keys", "user", "process", "registered", "pool"), "ok"), checks
-    assert checks["registered"]["text"] == "aggregator 10.98.0.2:18000 of the manager at the host of its --manager"
+    assert checks["registered"]["text"] == "registered as aggregator 10.98.0.2:18000 with the manager at the host of its --manager"
     with open(argv[-1], "a") as f:
         f.write("manager = 10.98.0.1\n[key train]\ngroups = 1\n")
     checks = found()
     assert {c: f["level"] for c, f in checks.items()} == dict.fromkeys(("keys", "user", "process", "registered", "pool"), "ok"), checks
-    assert checks["registered"]["text"] == "aggregator 10.98.0.2:18000 of the manager at 10.98.0.1"
+    assert checks["registered"]["text"] == "registered as aggregator 10.98.0.2:18000 with the manager at 10.98.0.1"
     there, = json.loads(site.net.at(0, "status", "--json"))["manager"]["aggregators"]
     assert (there["address"], there["host"], there["key"], there["mbits"]) == ("10.98.0.2", "10.98.0.2", "aggs", 10000)
     site.kill()
@@ -582,7 +582,7 @@ def test_doctor(site):
     assert checks["process"]["level"] == "fault" and "no group gets a share here" in checks["process"]["text"]
     os.unlink(os.path.join(site.folder, "aggs"))
     keys = found()["keys"]
-    assert keys["level"] == "fault" and "it must have a line of the manager's file" in keys["text"] and not keys["fix"]
+    assert keys["level"] == "fault" and "copy a line of the manager's key file into this file" in keys["text"] and not keys["fix"]
 
 
 def test_wrong_address(site):

@@ -20,7 +20,7 @@ def test_another_program(lab):
         assert status == 1 and f"give --pin {BPFFS}/other, or fpisa unload p0 --pin {BPFFS}/other first" in err
         f = examine(net.agg, "p0")["p0", "xdp"]
         assert f["level"] == "ok" and f["text"] == \
-            f"runs the datapath that is pinned in {BPFFS}/other; fpisa doctor --pin {BPFFS}/other checks it"
+            f"the interface runs the datapath that is pinned in {BPFFS}/other; check that datapath with fpisa doctor --pin {BPFFS}/other"
         assert bad(examine(net.agg, "p0", "--pin", BPFFS + "/other")).keys() <= {("p0", "gro"), ("p0", "xdp")}
         shutil.rmtree(BPFFS + "/other")
         fixes(net.agg, ["p0"], "p0", "xdp", says="a datapath's program is attached, fpisa, ")
@@ -90,12 +90,12 @@ def test_where_it_is_pinned(lab):
     says = f"runs the datapath that is pinned in {IP_PIN}"
     _, _, err = net.agg.try_run(FPISA, "load", "p0", "--pin", BPFFS + "/mine")
     assert says + f"; give --pin {IP_PIN}, or fpisa unload p0 --pin {IP_PIN} first" in err
-    assert examine(net.agg, "p0", "--pin", BPFFS + "/mine")["p0", "xdp"]["text"].startswith(says)
+    assert examine(net.agg, "p0", "--pin", BPFFS + "/mine")["p0", "xdp"]["text"].startswith("the interface " + says)
     deep = BPFFS + "/a/b"
     os.mkdir(BPFFS + "/a", 0o755)
     net.fpisa("load", "p1", "--pin", deep)
     for argv in ([], ["p1"]):
-        assert examine(net.agg, *argv)["p1", "xdp"]["text"].startswith(f"runs the datapath that is pinned in {deep}; ")
+        assert examine(net.agg, *argv)["p1", "xdp"]["text"].startswith(f"the interface runs the datapath that is pinned in {deep}; ")
     assert f"give --pin {deep}, or " in net.agg.try_run(FPISA, "load", "p1", "--pin", BPFFS + "/mine")[2]
     os.chmod(deep, 0o777)
     assert examine(net.agg, "--pin", deep)["p1", "xdp"]["text"] == f"the datapath that is pinned in {deep} is attached"
@@ -110,7 +110,7 @@ def test_pinned_in_another_bpf_filesystem(lab, tmp_path):
     pin = ["--pin", f"{place}/c"]
     net.fpisa("load", *net.ports, *pin)
     net.add_job(1, *pin)
-    assert examine(net.agg)["p0", "xdp"]["text"].startswith(f"runs the datapath that is pinned in {place}/c; ")
+    assert examine(net.agg)["p0", "xdp"]["text"].startswith(f"the interface runs the datapath that is pinned in {place}/c; ")
     os.rename(place / "c", place / "d")
     net.agg.run("mount", "-t", "tmpfs", "tmpfs", place)
     f = examine(net.agg, "p0")["p0", "xdp"]

@@ -22,7 +22,7 @@ def test_gro_of_the_peer(lab, loaded):
     assert not sums(net, 1)
     if not loaded:
         net.fpisa("unload")
-    fix = fixes(net.agg, ["p0", "p1"], "p1", "gro", says="its peer eth0: in native mode")
+    fix = fixes(net.agg, ["p0", "p1"], "p1", "gro", says="the peer eth0: in native mode")
     assert fix.startswith("nsenter ")
     if not loaded:
         net.load()
@@ -75,16 +75,16 @@ def test_gro_behind_a_bridge(lab):
     assert f["level"] == "warn" and "unless that is a bridge port" in f["text"]
     net.spaces[-1].spawn("sleep", "600")
     found = examine(net.worker[0], "--worker", ADDRESS)
-    assert bad(found) == {} and "off, but its peer p0 is a bridge port" in found["eth0", "gro"]["text"]
+    assert bad(found) == {} and "GRO is off, but the peer p0 is a bridge port" in found["eth0", "gro"]["text"]
 
 
 def test_results_at_a_bridge(lab):
     """Results are merged at the port through which they enter the bridge."""
     net = inhabited(lab(bridge=True))
     net.spaces[-1].spawn("sleep", "600")
-    fix = fixes(net.agg, ["p0"], "p0", "udp-gro", "warn", says="its peer uplink is a bridge port")
+    fix = fixes(net.agg, ["p0"], "p0", "udp-gro", "warn", says="the peer uplink is a bridge port")
     assert fix.endswith(" ethtool -K uplink rx-udp-gro-forwarding on")
-    assert examine(net.agg, "p0")["p0", "udp-gro"]["text"] == "its peer uplink, a bridge port, merges results"
+    assert examine(net.agg, "p0")["p0", "udp-gro"]["text"] == "the peer uplink, a bridge port, merges results"
     text = examine(net.worker[0], "--worker", ADDRESS)["eth0", "udp-gro"]["text"]
     assert "unless rx-udp-gro-forwarding is on at the bridge port towards the aggregator" in text
     net.worker[0].run("sh", "-ec", text.rsplit(": ", 1)[1])
@@ -113,9 +113,9 @@ def test_gro_of_a_peer_that_cannot_be_seen(lab):
 def test_links_that_are_down(lab):
     net = inhabited(lab())
     net.agg.ip("link set p0 down")
-    fixes(net.agg, ["p0", "p1"], "p0", "link", says="is down", text=True)
+    fixes(net.agg, ["p0", "p1"], "p0", "link", says="the interface is down", text=True)
     net.worker[1].ip("link set eth0 down")
-    fixes(net.agg, ["p0", "p1"], "p1", "link", says="its peer eth0 is down")
+    fixes(net.agg, ["p0", "p1"], "p1", "link", says="the peer eth0 is down")
     net.worker[1].ip("link set eth0 down", "route flush table main")
     net.worker[1].ip("link set eth0 up", f"route add {ADDRESS} via 10.99.2.1", "link set eth0 down")
     f = examine(net.worker[1], "eth0", "--worker", ADDRESS)["eth0", "route"]

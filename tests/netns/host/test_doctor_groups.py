@@ -20,8 +20,8 @@ def test_manager_in_order(groups):
     assert {c: f["level"] for c, f in found.items()} == dict.fromkeys(
         ("keys", "user", "process", "descriptors", "port", "pool"), "ok")
     assert found["keys"]["text"] == f"1 in {g.key}" and str(children(g.manager.pid)[0]) in found["process"]["text"]
-    assert found["port"]["text"] == f"listens at TCP 0.0.0.0:{PORT}"
-    assert found["pool"]["text"] == "free: 8 of its 8 job numbers, 256 of 256 slots"
+    assert found["port"]["text"] == f"the manager listens at TCP 0.0.0.0:{PORT}"
+    assert found["pool"]["text"] == "8 of the manager's 8 job numbers and 256 of 256 slots are free"
 
 
 def test_manager_that_does_not_run(groups):
@@ -102,7 +102,7 @@ def test_worker_in_order(groups):
     assert found["manager"]["text"].startswith(f"{ADDRESS} answers in ")
     assert of_worker(g, "")["manager"]["level"] == "ok"	 # the manager at the address of --worker
     plain = examine(g.net.worker[0], "--worker", ADDRESS)
-    assert bad(plain) == {} and plain["groups", "manager"]["text"].startswith("not checked; to check it, set FPISA_MANAGER")
+    assert bad(plain) == {} and plain["groups", "manager"]["text"].startswith("the manager was not checked; to check the manager, set FPISA_MANAGER")
     assert g.net.json("group", "list") == []
 
 
@@ -126,4 +126,4 @@ def test_worker_without_a_manager(groups):
     assert "is not a known host" in of_worker(g, "no.such.host.invalid")["manager"]["text"]
     g.net.agg.run("nft", f"table ip cut {{ chain in {{ type filter hook input priority 0; tcp dport {PORT} drop; }}; }}")
     f = of_worker(g)["manager"]
-    assert f["level"] == "fault" and "a firewall there or here may drop it" in f["text"]
+    assert f["level"] == "fault" and "check the firewalls there and here" in f["text"]

@@ -73,7 +73,7 @@ def test_port_of_a_bridge(lab):
     assert f"{net.addresses[0]}:18000@p0,{net.addresses[1]}:18000@p0 " in fix
     assert sums(net, 1, 20000)
     net.agg.run("bpftool", "net", "attach", "xdpgeneric", "pinned", PIN + "/fpisa", "dev", "br9")
-    assert fixes(net.agg, [], "p0", "stack", says="a datapath is on it and on br9, above it: with both, workers cannot join") == "fpisa unload br9"
+    assert fixes(net.agg, [], "p0", "stack", says="a datapath is on this interface and on br9 above: with both, workers cannot join") == "fpisa unload br9"
     assert sums(net, 1, 20000)
     net.fpisa("unload")
     net.fpisa("load", "br9", "--mode", "skb")
@@ -150,7 +150,7 @@ def test_missing_rank(lab):
         f = examine(net.agg)["job 1", "members"]
         return f["level"] == "warn" and "ranks 2:" in f["text"]
     wait_until("two ranks to ask", seen, 40)
-    assert fixes(net.agg, [], "job 1", "members", "warn", says="waits for ranks 2") == "fpisa job shrink 1 2"
+    assert fixes(net.agg, [], "job 1", "members", "warn", says="the job waits for ranks 2") == "fpisa job shrink 1 2"
     for p in workers:
         read_answers(p)
 
@@ -176,7 +176,7 @@ def test_jobs_of_another_namespace(lab):
     def there(job, alone):
         found = examine(net.agg)
         assert bad(found) == {} and {c for s, c in found if s == job} == {"namespace"}
-        assert found[job, "namespace"]["text"] == "belongs to another network namespace; run fpisa doctor there"
+        assert found[job, "namespace"]["text"] == "the job belongs to another network namespace; run fpisa doctor there"
         assert ("e9 of another; " if alone else "on 1 interfaces") in \
             found["datapath", "attached" if alone else "build"]["text"]
 
@@ -190,7 +190,7 @@ def test_jobs_of_another_namespace(lab):
     other.ip("link set e9 xdp off")
     net.agg.ip("link set p0 xdp off")
     f = examine(net.agg)["datapath", "attached"]
-    assert f["level"] == "ok" and "with jobs of another" in f["text"]
+    assert f["level"] == "ok" and "but has jobs of another" in f["text"]
     assert fixes(other, [], "datapath", "attached", "warn") == "fpisa load e9"
     # Names of interfaces belong to a namespace too.
     assert net.json("job", "show", 2)["members"][0]["dev"] == "if77"

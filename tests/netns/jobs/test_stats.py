@@ -143,9 +143,9 @@ def test_prometheus_file(lab, tmp_path):
     status, out, err = net.agg.try_run(FPISA, "stats", f"--prometheus={tmp_path}/pipe")
     assert status == 1 and re.match(r"fpisa: .*/pipe is not a regular file, and would be replaced; .*\n$", err), err
     assert stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode) and sorted(os.listdir(tmp_path)) == ["fpisa.prom", "pipe"]
-    for options, says in ((["--json", "--prometheus"], "give either --json or --prometheus"),
+    for options, says in ((["--json", "--prometheus"], "--json and --prometheus exclude each other"),
                           (["--prometheus="], "name a file"),
-                          (["--prometheus", "--watch"], "with --watch, give --prometheus=FILE")):
+                          (["--prometheus", "--watch"], "--watch with --prometheus requires a file; give --prometheus=FILE")):
         status, out, err = net.agg.try_run(FPISA, "stats", *options)
         assert status == 2 and says in err
 

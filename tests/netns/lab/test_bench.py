@@ -273,7 +273,7 @@ def test_interrupt(mounts):
 
 
 @pytest.mark.parametrize("argv, says", [
-    (["--window", "12"], "not a power of two"), (["--elements", "48"], "multiples of 32"),
+    (["--window", "12"], "not a power of two"), (["--elements", "48"], "not a multiple of 32"),
     (["lo"], "--workers ADDR"), (["lo", "--workers", "10.0.0.1:7"], "leave the port out"),
     (["--pipeline", "x"], "not staged or fused"), (["--workers", "1"], "not a number from 2")])
 def test_wire_usage(mounts, argv, says):

@@ -18,7 +18,7 @@ def test_load_refusals(lab):
     refused(net, ["load", "nosuch0"], "nosuch0: no such interface")
     refused(net, ["load", "p0", "nosuch0"], "nosuch0: no such interface")
     refused(net, ["load", "p0", "p0"], "p0 is named twice")
-    refused(net, ["load"], "name at least one interface", status=2, usage=True)
+    refused(net, ["load"], "load requires at least one interface", status=2, usage=True)
     refused(net, ["load", "p0", "--mode", "hw"], "--mode: 'hw' is not native or skb", 2, usage=True)
     refused(net, ["load", "p0", "--port", "70000"], "--port: '70000' is not a number", 2, usage=True)
     refused(net, ["load", "p0", "--pin", "/dev/shm/fpisa"], "not on a BPF filesystem; mount -t bpf")

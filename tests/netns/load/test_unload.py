@@ -57,8 +57,8 @@ def test_unload_while_another_namespace_runs_it(lab):
     refused(net, ["unload"], rf"{PIN}: the datapath does not run in this network namespace, but on e0 of another; {there}")
     _, out, _ = net.agg.try_run(FPISA, "doctor")
     line, = [x for x in out.splitlines() if " datapath: " in x]
-    assert re.fullmatch(rf"ok     datapath: attached: pinned in {PIN}, on no interface of this network namespace, but on e0 of "
-                        rf"another; nsenter -t {keeper.pid} -n fpisa doctor looks there", line)
+    assert re.fullmatch(rf"ok     datapath: attached: the datapath pinned in {PIN} runs on no interface of this network namespace, but on e0 of "
+                        rf"another; run nsenter -t {keeper.pid} -n fpisa doctor", line)
     assert net.agg.run("sh", "-ec", there.replace(" fpisa", " " + FPISA)) == "" and not os.path.exists(PIN)
     assert "xdp" not in other.run("ip", "link", "show", "e0")
     # Load on p0 first, then unload in the other namespace.

@@ -85,7 +85,7 @@ def test_queries_are_taken(far):
         pass
     groups = "SELECT k, max(x) FROM t GROUP BY k ORDER BY 1 LIMIT 1"
     assert explained(far, groups)["Pruned By"] == f"network: query 3 at {ADDRESS}"
-    assert "Pruned By: nobody: query 4 is in use by another scan; query 3 is in use by another scan" in "".join(
+    assert "Pruned By: none: query 4 is in use by another scan; query 3 is in use by another scan" in "".join(
         r[0] for r in far.sql("BEGIN; DECLARE b CURSOR FOR SELECT k, max(x) FROM t GROUP BY k; FETCH 1 FROM b; EXPLAIN " + groups))
     assert far.sql(f"BEGIN; DECLARE b CURSOR FOR SELECT k, max(x) FROM t GROUP BY k; FETCH 1 FROM b; {groups}")[1:] == [("0", "994")]
     assert explained(far, top)["Pruned By"] == f"network: query 1 at {ADDRESS}"
@@ -102,7 +102,7 @@ def test_queries_are_taken(far):
         assert said["Pruned By"] == f"network: query 3 at {ADDRESS}"
         far.sql("ALTER SERVER far OPTIONS (SET queries 'table 4 limit 50 local-port 18002 worker-port 18003')")
         said = explained(far, groups)
-        assert said["Pruned By"].startswith("nobody: query 4 is not free: ") and "18002" in said["Pruned By"], said
+        assert said["Pruned By"].startswith("none: query 4 is not free: ") and "18002" in said["Pruned By"], said
         far.sql(f"ALTER SERVER far OPTIONS (SET queries '{QUERIES}')")
     # Run many sessions at the same time.
     wrong = []
@@ -168,7 +168,7 @@ def test_demo(possible):
         assert r["answers_equal"] and r["rows"] == 20000 == r["forwarded"] + r["pruned"] + r["absorbed"], r
     assert results["top_n"]["pruned"] > 10000 and results["group_by_sum"]["absorbed"] == 20000
     p = subprocess.run([FPISA, "query", "demo", "--workers", "3"], capture_output=True, text=True)
-    assert p.returncode == 2 and "--workers: give 2 or 4" in p.stderr
+    assert p.returncode == 2 and "3 workers are not supported; give 2 or 4" in p.stderr
 
 
 @pytest.mark.long

@@ -109,10 +109,10 @@ def test_counts(far):
     far.sql("ALTER SERVER far OPTIONS (SET queries 'join 1 key-bytes 16 filter bitmap filter-bytes 4 local-port 18001 worker-port 18001')")
     again = far.sql(f"{path} {held} EXPLAIN SELECT * FROM big JOIN small USING (k) WHERE small.n = 0;"
                     "SELECT count(*) FROM big JOIN small USING (k) WHERE small.n = 0")
-    assert any("Pruned By: nobody: query 1 is in use by another scan" in r[0] for r in again) and again[-1] == ("120",), again
+    assert any("Pruned By: none: query 1 is in use by another scan" in r[0] for r in again) and again[-1] == ("120",), again
     for way, why in ("none", "fpisa.pruning is none"), ("workers", "fpisa.pruning is workers, and a worker does not know the other workers' keys"):
         scans = explained(far, "SELECT * FROM big JOIN small USING (k) WHERE small.n = 0", f"{path} SET fpisa.pruning = {way};")
-        assert [(s["Rows Pruned"], s["Actual Rows"]) for s in scans] == [(0, 600), (0, 6)] and scans[0]["Pruned By"] == "nobody: " + why
+        assert [(s["Rows Pruned"], s["Actual Rows"]) for s in scans] == [(0, 600), (0, 6)] and scans[0]["Pruned By"] == "none: " + why
 
 
 def test_no_room_for_places(far):

@@ -226,7 +226,7 @@ def test_refusals(asked):
             ((*on, "k=size"), 1, "big.csv: column k is int64, and small.csv: size is int32; columns of a join must have the same type"),
             ((*on, "s=key"), 1, "big.csv: column s is text; join keys are numbers and dates"),
             ((*on, "k=none"), 1, "small.csv: the schema has no column 'none'"),
-            (("--join", "none", "--on", "k=key"), 1, "no table none here"),
+            (("--join", "none", "--on", "k=key"), 1, "table none does not exist on this worker"),
             ((*on, "k"), 1, "'k' is not \"a=b,c=d\"")):
         said = q.fails(*options, table="big", number=number)
         assert says in said and said.count("\n") == 1, said

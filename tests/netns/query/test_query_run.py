@@ -260,7 +260,7 @@ def test_refusals(asked, tmp_path):
         q.table(w, [(1, 2, None, "a"), (1, 2, None, "a" * 29)], ("k int32 not null", "l int32 not null", "d date", "s text"), name="wide")
     for options, where, says in (
             (groups, {"table": "bad", "number": 7}, "bad.csv:4: column k: 'x' is not a valid int32"),
-            (groups, {"table": "none"}, "no table none here: file none.schema does not exist"),
+            (groups, {"table": "none"}, "table none does not exist on this worker: file none.schema is missing"),
             (groups, {"table": "../t"}, "'../t' is not a table name"),
             (groups, {"table": "/etc/passwd"}, "'/etc/passwd' is not a table name"),
             (("--by", "z"), {}, "t.csv: the schema has no column 'z'"),
@@ -391,4 +391,4 @@ def test_key_itself(asked, tmp_path):
     assert status == 1 and f"refuses key {key.rsplit(':', 1)[0]}; that line must be in the worker's key file" in err and key not in err, err
     for wrong in "", "queries", key + "0", key + "\n", key.upper():
         assert ask(key=wrong)[1:] == (1, "-22: options.key is not a key NAME:ID:SECRET; `fpisa key new` writes one\n")
-    assert ask(key=key, key_file=other)[2] == "-22: give either options.key or options.key_file\n"
+    assert ask(key=key, key_file=other)[2] == "-22: options.key and options.key_file exclude each other; set one of them\n"

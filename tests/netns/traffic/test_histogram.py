@@ -78,6 +78,6 @@ def test_histogram_refusals(lab):
     net.add_job(1)
     refused(net, ["histogram", "1"], "job 1 has no histogram; create the job with --histogram")
     refused(net, ["histogram", "2"], "job 2: no such job; see fpisa job list")
-    refused(net, ["histogram"], "histogram: give one job number", 2, usage=True)
-    refused(net, ["histogram", "1", "2"], "histogram: give one job number", 2, usage=True)
+    refused(net, ["histogram"], "histogram requires one job number", 2, usage=True)
+    refused(net, ["histogram", "1", "2"], "histogram requires one job number", 2, usage=True)
     refused(net, ["histogram", "64"], "job: '64' is not a number from 0 to 63", 2, usage=True)

@@ -59,7 +59,7 @@ def test_no_host_is_there(lab, transport):
     """A network's broadcast address, which only the routes reveal, is refused at once. A blocked path is tried until the deadline."""
     net = lab(workers=1)
     net.worker[0].ip(f"route replace prohibit {ADDRESS}")
-    for address, rc, said in (("10.99.1.255", -EINVAL, "'10.99.1.255' is not the address of a host; give one"),
+    for address, rc, said in (("10.99.1.255", -EINVAL, "'10.99.1.255' is not the address of a host; pass an address"),
                               ("127.255.255.255", -EINVAL, "is not the address of a host"),
                               (ADDRESS, -ETIMEDOUT, "Permission denied")):
         (answer,), _, _ = read_all(net.start(0, 1, address=address, timeout_ms=300, transport=transport))

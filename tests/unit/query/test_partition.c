@@ -124,7 +124,7 @@ static const struct {
 	{"a int32", "", NULL, "t.csv:1: the file is empty; the first row of a CSV names the columns"},
 	{"a int32", NULL, NULL, "table t has no rows here: none of t.csv, .tbl and .parquet exists"},
 	{"a int32", "a\n", "1|\n", "t.csv and t.tbl both exist; keep one of them"},
-	{NULL, "a\n", NULL, "no table t here: file t.schema does not exist"},
+	{NULL, "a\n", NULL, "table t does not exist on this worker: file t.schema is missing"},
 	{"# nothing\n\n", "a\n", NULL, "t.schema does not name a column; give a line NAME TYPE [not null] for each"},
 	{"a int32\nb int8", "a\n", NULL,
 	 "t.schema:2: column b: 'int8' is not a type; the types are real, double, int32, int64, text, date and "

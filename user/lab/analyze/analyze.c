@@ -175,7 +175,7 @@ static int parse(struct analyze_options *o, int argc, char **argv)
 	if (!err)
 		err = choose_modes(o);
 	if (!err && optind == argc)
-		err = refuse(BAD_USAGE, "analyze: give at least one file");
+		err = refuse(BAD_USAGE, "analyze requires at least one file");
 	o->json = c.json;
 	return err;
 }

@@ -295,7 +295,8 @@ int bench_contribute(const struct bench_arith *a, const struct bench_config *c, 
 	err = bench_run(a->entry_fd, &frame, ns, &action);
 	/* The result is sent only if all contributions were added. */
 	if (!err && action != (rank + 1 < c->workers ? XDP_DROP : XDP_REDIRECT))
-		err = refuse(-EPROTO, "bench: %s: rank %u of %u: XDP action %u", name(c), rank, c->workers, action);
+		err = refuse(-EPROTO, "bench: %s: rank %u of %u: the program returned XDP action %u", name(c), rank,
+			     c->workers, action);
 	return err;
 }
 
@@ -361,7 +362,7 @@ static int known_round(struct bench_arith *a, struct bench_config *c, double *kn
 	for (int i = 0; !err && i < KNOWN_RUNS; i++) {
 		err = bench_run(a->entry_fd, &frame, &ns, &action);
 		if (!err && action != XDP_DROP)
-			err = refuse(-EPROTO, "bench: a frame sent twice: XDP action %u", action);
+			err = refuse(-EPROTO, "bench: a frame sent twice: the program returned XDP action %u", action);
 		alone[i] = ns;
 	}
 	if (!err && live) {

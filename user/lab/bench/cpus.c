@@ -147,7 +147,7 @@ static int await(struct worker *w, uint32_t at)
 		if (fpisa_now() < until)
 			continue;
 		if (tries++ == RESENDS)
-			return refuse(-ETIMEDOUT, "bench: two CPUs: chunk %u of the common job does not end", at);
+			return refuse(-ETIMEDOUT, "bench: two CPUs: chunk %u of the common job did not end", at);
 		for (uint32_t r = 0; !err && r < BENCH_WORKERS; r++)
 			if (its_part(w, at, r))
 				err = contribute_one(w, at, r, &runs, &sum);

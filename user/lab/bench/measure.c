@@ -37,14 +37,14 @@ int enter_sysfs(void)
 {
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || mount("sysfs", "/sys", "sysfs", 0, NULL) ||
 	    mount("bpf", LAB_BPFFS, "bpf", 0, "mode=0700"))
-		return fail(-errno, NULL, "mount sysfs");
+		return fail(-errno, NULL, "bench: mount sysfs");
 	return 0;
 }
 
 int enter_network(void)
 {
 	if (unshare(CLONE_NEWNET | CLONE_NEWNS))
-		return fail(-errno, NULL, "make a network namespace");
+		return fail(-errno, NULL, "bench: make a network namespace");
 	return enter_sysfs();
 }
 
@@ -117,7 +117,8 @@ int parse_sizes(struct sizes *s, char *text)
 		if (parse_number("--elements", at, FPISA_BLOCK, FPISA_MAX_ELEMENTS, &n))
 			return -1;
 		if (s->n == MAX_SIZES || n % FPISA_BLOCK)
-			return refuse(-1, "--elements: give at most %d multiples of %d", MAX_SIZES, FPISA_BLOCK);
+			return refuse(-1, "--elements: %s is not a multiple of %d, or the list has more than %d values",
+				      at, FPISA_BLOCK, MAX_SIZES);
 		for (uint32_t i = 0; i < s->n; i++)
 			if (s->elements[i] == n)
 				return refuse(-1, "--elements: %s is given twice", at);

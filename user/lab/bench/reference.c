@@ -82,7 +82,7 @@ static int run(const struct bench_program *p, const struct bench_frame *f, uint3
 	int err = bench_run(p->fd, f, ns, &action);
 
 	if (!err && action != XDP_DROP)
-		err = refuse(-EIO, "bench: program %s: XDP action %u", p->name, action);
+		err = refuse(-EIO, "bench: program %s returned XDP action %u", p->name, action);
 	return err;
 }
 

@@ -112,7 +112,7 @@ static int check_worker(const char *text)
 	int err;
 
 	if (strchr(text, ':'))
-		return refuse(BAD_USAGE, "--workers: %s: leave the port out", text);
+		return refuse(BAD_USAGE, "--workers: %s has a port, which is not supported; leave the port out", text);
 	snprintf(host, sizeof(host), "%.*s", (int)strcspn(text, "@"), text);
 	err = parse_machine_ipv4("--workers", host, &address);
 	if (!err && dev && !if_nametoindex(dev + 1))
@@ -142,7 +142,9 @@ static int take_workers(struct bench_wire *w, char *text)
 			return refuse(BAD_USAGE, "--workers: more than %d workers are not supported", FPISA_MAX_WORKERS);
 		w->address[w->workers++] = at;
 	}
-	return w->workers ? 0 : refuse(BAD_USAGE, "bench: with DEV, --workers ADDR[@DEV],... names the workers");
+	return w->workers ?
+		       0 :
+		       refuse(BAD_USAGE, "bench: DEV requires --workers ADDR[@DEV],..., the addresses of the workers");
 }
 
 /* Parse the options. The operand of `bench worker` is an address, and `bench worker` does not accept --workers. */
@@ -206,7 +208,9 @@ static int parse(struct bench_wire *w, int argc, char **argv, bool worker)
 	w->dev = argv + optind;
 	w->devs = argc - optind;
 	if (!err && worker && (workers || w->aggregator))
-		err = refuse(BAD_USAGE, "bench worker: give --workers and --address only to fpisa bench wire");
+		err = refuse(
+			BAD_USAGE,
+			"bench worker does not support --workers and --address; give these options to fpisa bench wire");
 	if (err || worker)
 		return err;
 	return find_interfaces(w->dev, w->devs, ifindex) ?: take_workers(w, workers);
@@ -357,7 +361,7 @@ int verb_bench_worker(int argc, char **argv)
 	err = prepare(argc, argv, true);
 	if (!err)
 		err = wire.devs == 1 ? parse_ipv4("bench worker", wire.dev[0], &address) :
-				       refuse(BAD_USAGE, "bench worker: give the aggregator's address");
+				       refuse(BAD_USAGE, "bench worker requires the aggregator's address");
 	if (!err)
 		err = bench_worker_sweep(&wire, wire.dev[0]);
 	if (!err)

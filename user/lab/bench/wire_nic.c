@@ -41,7 +41,7 @@ static int check_mtu(const struct bench_wire *w)
 		int mtu = interface_mtu(w->dev[i]);
 
 		if (mtu < 0)
-			return fail(mtu, NULL, "%s: MTU", w->dev[i]);
+			return fail(mtu, NULL, "%s: read the MTU", w->dev[i]);
 		for (uint32_t k = 0; k < w->elements.n; k++) {
 			int bytes =
 				FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + (int)(w->elements.elements[k] * sizeof(float));

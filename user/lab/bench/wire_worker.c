@@ -204,7 +204,7 @@ static int begin(struct side *s, uint32_t job, uint32_t threads, struct report *
 		s->workers = info.workers;
 		err = err ?: fill(s);
 		if (err)
-			snprintf(r->message, sizeof(r->message), "memory for vectors");
+			snprintf(r->message, sizeof(r->message), "no memory for vectors; try a smaller --vector");
 	}
 	return err ?: together(s, warm_up, r);
 }

@@ -133,7 +133,7 @@ static int parse_option(struct demo_options *o, struct common *c, int opt)
 		return parse_u32("--workers", 1, FPISA_MAX_WORKERS, &o->workers);
 	case OPT_FILE:
 		if (!*optarg)
-			return refuse(BAD_USAGE, "--file: name is empty");
+			return refuse(BAD_USAGE, "--file: the name is empty; give a file");
 		o->file = optarg;
 		return 0;
 	case OPT_ROWS:

@@ -181,7 +181,9 @@ static int follow_loader(struct soak *s, uint64_t now)
 	if (process_ended(&l->process, &status)) {
 		s->count.upgrades += l->upgrade;
 		s->count.reloads += !l->upgrade;
-		return status ? refuse(-EREMOTEIO, "soak: a loader failed") : 0;
+		return status ? refuse(-EREMOTEIO,
+				       "soak: a load or upgrade of the datapath failed; see the message above") :
+				0;
 	}
 	if (l->finish || now < l->kill_ns)
 		return 0;

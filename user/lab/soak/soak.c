@@ -253,7 +253,7 @@ static int watch(struct soak *s, uint64_t now)
 			uint64_t since = __atomic_load_n(&rank->in_call_ns, __ATOMIC_RELAXED);
 
 			if (process_ended(&j->process[r], &status))
-				return refuse(-ECHILD, "soak: job %u rank %u: its process ended by itself, status %d",
+				return refuse(-ECHILD, "soak: job %u rank %u: the process ended unexpectedly, status %d",
 					      job, r, status);
 			if (!j->process[r].pid || !since ||
 			    now < since + (soak_in_groups(s, job) ? SOAK_GROUP_HANG_NS : SOAK_HANG_NS))
@@ -264,9 +264,9 @@ static int watch(struct soak *s, uint64_t now)
 		}
 	}
 	if (process_ended(&s->middlebox, &status))
-		return refuse(-ECHILD, "soak: the middlebox's process ended, status %d", status);
+		return refuse(-ECHILD, "soak: the middlebox process ended unexpectedly, status %d", status);
 	if (process_ended(&s->manager, &status))
-		return refuse(-ECHILD, "soak: the manager ended by itself, status %d", status);
+		return refuse(-ECHILD, "soak: the manager ended unexpectedly, status %d", status);
 	return 0;
 }
 

@@ -38,12 +38,12 @@ const char *fpisa_hint(int error, const char *hint)
 
 int fpisa_given(const void *pointer, const char *name)
 {
-	return pointer ? 0 : fpisa_fail(-EINVAL, "%s is NULL; it must be given", name);
+	return pointer ? 0 : fpisa_fail(-EINVAL, "%s is NULL; pass a valid pointer", name);
 }
 
 int fpisa_no_host(const char *address)
 {
-	return fpisa_fail(-EINVAL, "'%s' is not the address of a host; give one such as 10.0.0.1:18000", address);
+	return fpisa_fail(-EINVAL, "'%s' is not the address of a host; pass an address such as 10.0.0.1:18000", address);
 }
 
 int fpisa_copy_sized(void *to, size_t known, const void *from, size_t least, const char *name)

@@ -198,8 +198,10 @@ static int tls_failed(struct fpisa_channel *c, ssize_t rc)
 	if (c->state == HANDSHAKE && rc != GNUTLS_E_PUSH_ERROR && rc != GNUTLS_E_PULL_ERROR &&
 	    rc != GNUTLS_E_PREMATURE_TERMINATION) {
 		c->tls->gnutls_alert_send_appropriate(c->session, (int)rc);
-		return fpisa_fail(-EACCES, "the two sides have no key in common (TLS: %s)",
-				  c->tls->gnutls_strerror((int)rc));
+		return fpisa_fail(
+			-EACCES,
+			"the two sides have no key in common (TLS: %s); copy a line of one key file to the other",
+			c->tls->gnutls_strerror((int)rc));
 	}
 	if (rc == GNUTLS_E_PULL_ERROR || rc == GNUTLS_E_PUSH_ERROR)
 		return lost(c->error);

@@ -133,7 +133,9 @@ static int take_line(struct fpisa_psks *keys, char *line, const char *file, int 
 	if (fpisa_psk_find(keys, identity))
 		return fpisa_fail(-EINVAL, "%s:%d: key %s is given twice", file, number, identity);
 	if (of_name(keys, psk->name) == FPISA_PSK_OF_A_NAME)
-		return fpisa_fail(-EINVAL, "%s:%d: a third key of %s; remove the oldest", file, number, psk->name);
+		return fpisa_fail(-EINVAL,
+				  "%s:%d: this is the third key of %s, and two are the limit; remove the oldest", file,
+				  number, psk->name);
 	keys->n++;
 	return 0;
 }
@@ -151,7 +153,7 @@ static int read_keys(struct fpisa_psks *keys, int fd, const char *file)
 	if (got < 0)
 		rc = fpisa_fail(-errno, "%s: read: %s", file, strerror(errno));
 	else if (n == FILE_MOST || memchr(text, 0, n))
-		rc = fpisa_fail(-EINVAL, "%s is not a key file", file);
+		rc = fpisa_fail(-EINVAL, "%s is not a key file; `fpisa key new` creates one", file);
 	text[n] = 0;
 	for (int number = 1; !rc && (line = strsep(&rest, "\n")); number++)
 		rc = take_line(keys, line, file, number);

@@ -272,13 +272,12 @@ static const char *advice(int error)
 	switch (error) {
 	case -EPERM:
 	case -EACCES:
-		return "it needs root, or CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF; transport udp needs no privileges";
+		return "run as root, or with CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF; transport udp needs no privileges";
 	case -EBUSY:
 	case -EEXIST:
-		return "its first queue has an AF_XDP socket, or it has an XDP program; is another worker running?";
+		return "the interface's first queue has an AF_XDP socket, or the interface has an XDP program; is another worker running?";
 	case -ENOBUFS:
-		return "its frames are locked memory, 16 KB for each slot of the job's window: raise `ulimit -l`, or grant "
-		       "CAP_IPC_LOCK";
+		return "frames need 16 KB of locked memory for each slot of the job's window: raise `ulimit -l`, or grant CAP_IPC_LOCK";
 	}
 	return "try transport udp";
 }

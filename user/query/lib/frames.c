@@ -129,8 +129,10 @@ int fpisa_query_check_parameters(struct fpisa_query *q)
 	const struct fpisa_query_options *o = &q->options;
 
 	if (m->kind != q->kind)
-		return fpisa_fail(-EINVAL, "query %u at the aggregator has kind %s; this needs one with --kind %s",
-				  o->query, fpisa_kind_name(m->kind), fpisa_kind_name(q->kind));
+		return fpisa_fail(
+			-EINVAL,
+			"query %u at the aggregator has kind %s, but this question needs --kind %s; see fpisa query list there",
+			o->query, fpisa_kind_name(m->kind), fpisa_kind_name(q->kind));
 	if (m->rank != m->members - 1)
 		return fpisa_fail(
 			-EINVAL,
@@ -138,7 +140,7 @@ int fpisa_query_check_parameters(struct fpisa_query *q)
 			o->query);
 	if (m->members - 1 != q->n_workers)
 		return fpisa_fail(-EINVAL,
-				  "query %u has %u workers at the aggregator, but %u are given; give all of them",
+				  "query %u has %u workers at the aggregator, but this query lists %u; list all of them",
 				  o->query, m->members - 1, q->n_workers);
 	if (q->join && !m->filter_bytes)
 		return fpisa_fail(-EINVAL,

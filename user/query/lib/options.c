@@ -37,7 +37,7 @@ static int check_options(const struct fpisa_query_options *o)
 	const double faults[] = {o->loss, o->duplicate, o->reorder, o->delay, o->corrupt};
 
 	if (!o->table || !*o->table || !o->workers || !*o->workers)
-		return bad("options.table and options.workers must be given");
+		return bad("options.table or options.workers is NULL; set both");
 	if (o->limit > FPISA_MAX_LIMIT_TOPN)
 		return bad("options.limit is more than 65536");
 	if (o->limit && (o->by || !o->value))
@@ -53,16 +53,16 @@ static int check_options(const struct fpisa_query_options *o)
 	if (o->pruning > FPISA_PRUNING_WORKERS)
 		return bad("options.pruning is not an FPISA_PRUNING_ value of fpisa-query.h");
 	if (!o->join != !o->on || (o->join_where && !o->join))
-		return bad("options.join, the table, and options.on, \"a=b\", must be given together; "
+		return bad("options.join, the table, and options.on, \"a=b\", require each other; "
 			   "options.join_where requires both");
 	if (o->join && (o->pruning != FPISA_PRUNING_NETWORK || o->limit || o->preaggregate))
 		return bad("options.join requires pruning in the network, without options.limit and "
 			   "options.preaggregate");
 	if ((o->by || o->limit || o->join) && o->pruning == FPISA_PRUNING_NETWORK && !o->aggregator)
-		return bad("options.aggregator must be given, or another options.pruning");
+		return bad("options.aggregator is NULL; set it, or another options.pruning");
 	for (int i = 0; i < 5; i++)
 		if (!(faults[i] >= 0 && faults[i] <= FPISA_FAULT_MOST))
-			return bad("shares of faults are 0 to 0.9");
+			return bad("a share of faults is not in 0 to 0.9");
 	return 0;
 }
 
@@ -143,7 +143,7 @@ static int take_key(struct fpisa_query *q, const struct fpisa_query_options *o)
 	int rc;
 
 	if (o->key && o->key_file)
-		return bad("give either options.key or options.key_file");
+		return bad("options.key and options.key_file exclude each other; set one of them");
 	if (o->key)
 		return fpisa_psk_parse(o->key, &q->psk) ?
 			       bad("options.key is not a key NAME:ID:SECRET; `fpisa key new` writes one") :

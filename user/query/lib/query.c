@@ -155,11 +155,11 @@ static int not_joined(const struct fpisa_query *q)
 			"it drops our frames, and why; otherwise check the route, the token, and with `fpisa query "
 			"list` there that the query exists and its master is this host with UDP port %u",
 			q->options.query, inet_ntoa(q->aggregator), q->options.timeout_ms, q->options.local_port);
-	return fpisa_fail(-ETIMEDOUT,
-			  "query %u: %s of the aggregator's list did not join in %u ms; is each of them given, with its "
-			  "address and port?",
-			  q->options.query, fpisa_rank_names(names, sizeof(names), q->member.joining.missing),
-			  q->options.timeout_ms);
+	return fpisa_fail(
+		-ETIMEDOUT,
+		"query %u: %s of the aggregator's list did not join in %u ms; list each of them with address and port",
+		q->options.query, fpisa_rank_names(names, sizeof(names), q->member.joining.missing),
+		q->options.timeout_ms);
 }
 
 static int check_time(struct fpisa_query *q, uint64_t now)

@@ -201,7 +201,7 @@ int verb_query_add(int argc, char **argv)
 	if (err)
 		return err;
 	if (argc - optind != 1)
-		return refuse(BAD_USAGE, "query add: give one query number");
+		return refuse(BAD_USAGE, "query add requires one query number");
 	err = job_parse_number(argv[optind], &query);
 	if (!err)
 		err = list_members(&w, &list);

@@ -74,7 +74,7 @@ static int parse(struct options *o, int argc, char **argv)
 			err = common_option(&c, opt);
 	}
 	if (!err && argc - optind != 1)
-		err = refuse(BAD_USAGE, "query data: give one directory");
+		err = refuse(BAD_USAGE, "query data requires one directory");
 	if (!err)
 		o->directory = argv[optind];
 	o->json = c.json;

@@ -56,7 +56,7 @@ static int check(struct common *c, int opt)
 		return check_scale(optarg);
 	case OPT_WORKERS:
 		err = parse_number("--workers", optarg, 2, 4, &n);
-		return err ?: n == 3 ? refuse(BAD_USAGE, "--workers: give 2 or 4") : 0;
+		return err ?: n == 3 ? refuse(BAD_USAGE, "--workers: 3 workers are not supported; give 2 or 4") : 0;
 	case OPT_LOSS:
 		return parse_share("--loss", optarg, &share);
 	case OPT_MBIT:

@@ -243,13 +243,14 @@ static int check(const struct asked *a)
 	if (!o->value && *a->having.comparison && strcmp(a->having.column, "count"))
 		return refuse(BAD_USAGE, "query run: --having %s requires --value", a->having.column);
 	if (!o->join != !o->on || (o->join_where && !o->join))
-		return refuse(BAD_USAGE, "query run: --join, a table, and --on, columns A=B, must be given together; "
-					 "--join-where requires both");
+		return refuse(
+			BAD_USAGE,
+			"query run: --join, a table, and --on, columns A=B, require each other; --join-where requires both");
 	if (o->join && (o->limit || o->preaggregate || o->pruning != FPISA_PRUNING_NETWORK))
 		return refuse(BAD_USAGE, "query run: --join requires --prune network, without --limit and "
 					 "--preaggregate");
 	if ((o->by || o->limit || o->join) && o->pruning == FPISA_PRUNING_NETWORK && (!o->aggregator || !a->numbered))
-		return refuse(BAD_USAGE, "query run: give --aggregator and --query%s",
+		return refuse(BAD_USAGE, "query run: --aggregator or --query is missing; give both%s",
 			      o->join ? "" : ", or --prune none or workers");
 	return 0;
 }
@@ -496,7 +497,7 @@ int verb_query_run(int argc, char **argv)
 	if (err)
 		return err;
 	if (argc - optind != 1)
-		return refuse(BAD_USAGE, "query run: give one table");
+		return refuse(BAD_USAGE, "query run requires one table");
 	a.options.table = argv[optind];
 	err = check(&a);
 	if (err)

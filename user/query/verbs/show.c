@@ -60,7 +60,7 @@ static int open_query(const struct common *c, const char *verb, int argc, char *
 	int err;
 
 	if (argc - optind != 1)
-		return refuse(BAD_USAGE, "query %s: give one query number", verb);
+		return refuse(BAD_USAGE, "query %s requires one query number", verb);
 	err = job_parse_number(argv[optind], query);
 	return err ?: datapath_open(dp, c->pin);
 }

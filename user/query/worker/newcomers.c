@@ -79,8 +79,9 @@ static void say_why(struct newcomers *s, const struct newcomer *n, int err)
 	char a[ADDRESS_LEN];
 
 	log_line(s->log, fpisa_now() / NS_PER_MS, "fpisa: query worker: master at %s: %s%s%s%s",
-		 address_text(fpisa_ipv4(n->from.sin_addr.s_addr), a), key ? "its key is not in the worker's file " : "",
-		 key ? s->key_file : "", key ? "; " : "", fpisa_query_error());
+		 address_text(fpisa_ipv4(n->from.sin_addr.s_addr), a),
+		 key ? "the master's key is not in the worker's file " : "", key ? s->key_file : "", key ? "; " : "",
+		 fpisa_query_error());
 }
 
 static void want(struct newcomers *s, struct newcomer *n)

@@ -48,7 +48,7 @@ static int read_schema(struct partition *p, int directory, const char *table)
 	snprintf(name, sizeof(name), "%s.schema", table);
 	fd = open_file(directory, name);
 	if (fd == -ENOENT)
-		return fpisa_fail(fd, "no table %s here: file %s does not exist", table, name);
+		return fpisa_fail(fd, "table %s does not exist on this worker: file %s is missing", table, name);
 	if (fd < 0)
 		return fpisa_fail(fd, "%s: %s", name, why(fd));
 	text = malloc(SCHEMA_BYTES + 1);

@@ -89,7 +89,7 @@ static int take_options(struct worker *w, int argc, char **argv)
 	if (err)
 		return err;
 	if (argc - optind != 1)
-		return refuse(BAD_USAGE, "query worker: give one directory");
+		return refuse(BAD_USAGE, "query worker requires one directory");
 	w->directory = argv[optind];
 	w->key = w->key ?: getenv("FPISA_KEY");
 	return w->key && *w->key ? 0 :
