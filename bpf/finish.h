@@ -114,13 +114,25 @@ static __always_inline void make_root_result(const struct fpisa_phv *phv, const 
 }
 #endif
 
+/* Return the leaves that are sending the parts of a partial sum, of which a slot of a parent has some. */
+static __always_inline __u64 sending(const struct fpisa_job *job, __u32 key)
+{
+#if TREES
+	struct fpisa_partials *x = lookup(&fpisa_partials, key);
+
+	if (x && job->flags & FPISA_JOB_LEAVES)
+		return x->torn;
+#endif
+	return 0;
+}
+
 /* Store in the result which contributions to the previous chunk were lost. */
 static __always_inline void tell_lost(struct packet *p)
 {
 	__u32 key = p->job->slot_base + fpisa_slot_of(p->h.fpisa->chunk - 1, p->job->window);
 	struct fpisa_slot *before = lookup(&fpisa_slots, key);
 
-	if (before && fpisa_tell_lost(p->h.fpisa, p->job, before, fpisa_read_once(&p->job->live)))
+	if (before && fpisa_tell_lost(p->h.fpisa, p->job, before, fpisa_read_once(&p->job->live) & ~sending(p->job, key)))
 		p->counters->told_lost++;
 }
 

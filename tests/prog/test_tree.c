@@ -320,12 +320,52 @@ static void asked(void **state)
 	}
 }
 
+/* Bring random bits of all ranks of leaf l, whose sum has several parts, to the root, or only the first part. */
+static void bring(struct frame *f, uint32_t l, uint64_t chunk, bool all)
+{
+	uint64_t values[COUNT];
+
+	for (uint32_t r = 0; r < RANKS; r++) {
+		for (uint32_t i = 0; i < COUNT; i++)
+			values[i] = vectors_next(&rng);
+		contribute(f, LEAF(l), &leaf[l], r, chunk, FPISA_OP_SUM, values);
+		harness_run(harness, f);
+	}
+	assert_true((harness_hdr(f)->reason & FPISA_PART_COUNT) >> FPISA_PART_COUNT_SHIFT > 1);
+	if (all)
+		climb(f, l);
+	else
+		harness_run(harness, f);
+}
+
+/* A result names the leaf whose partial sum of the chunk before is missing, but not a leaf that has sent a part of it. */
+static void lost_partial_sums(void **state)
+{
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	rng = (struct vectors_rng){vectors_seed()};
+	loss = 0;
+	for (int begun = 0; begun < 2; begun++) {
+		make(FPISA_FORMAT_FP32);
+		bring(&f, 0, 0, true);
+		if (begun)
+			bring(&f, 1, 0, false);
+		bring(&f, 0, 1, true);
+		bring(&f, 1, 1, true);
+		assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
+		assert_int_equal(harness_hdr(&f)->reason, begun ? 0 : 1 << 1);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(flat_bits),
 		cmocka_unit_test(refused),
 		cmocka_unit_test(asked),
+		cmocka_unit_test(lost_partial_sums),
 	};
 
 	return cmocka_run_group_tests_name("prog/tree", tests, harness_setup, harness_teardown);
