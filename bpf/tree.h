@@ -484,6 +484,10 @@ static __always_inline int take_result(struct xdp_md *ctx, struct fpisa_phv *phv
 	if (!right)
 		return count_verdict(phv->job, FPISA_V_parent, XDP_DROP);
 	tell_leaf_lost(p, above);
+	if (FPISA_IS_CE(p->h.ip->tos) && !(p->h.fpisa->flags & FPISA_F_RESENT)) {
+		p->h.fpisa->flags |= FPISA_F_MARKED;
+		p->counters->marked++;
+	}
 	if (p->job->keyed)
 		p->h.fpisa->secret = frame_tag(ctx, &p->session->results_key, phv->job, payload);
 	sums = frame_sum(ctx, payload);

@@ -130,7 +130,7 @@ static __always_inline int fpisa_is_drop(__u32 verdict)
  * packets, bytes	whole frames for the job, with any verdict; 0 at the last key
  * elements		added elements, which are those of accepted contributions
  * retransmissions	contributions marked RETRANSMIT that passed all checks, even if the rules then refused them
- * marked		contributions with a congestion mark (ECN CE) that passed all checks
+ * marked		contributions, and results for a leaf, with a congestion mark (ECN CE) that passed all checks
  * told_lost		results that named ranks whose contribution to the previous chunk was lost
  * mau0..mau8		stages that ran, by tail call or in place of a missing one; if MAU0 or MAU5 is missing, `fused` or
  *			`fused_reads` counts instead

@@ -142,9 +142,12 @@ static void sum_over_tree(struct frame *f, uint64_t chunk, uint8_t op, uint8_t v
 	fail_msg("no result");
 }
 
-/* Check that a leaf fans the root's result *f out, with its ranks, once and again. */
+/* Check that a leaf fans the root's result *f out, with its ranks, and with a mark that it got on its way. */
 static void come_down(const struct frame *result, uint32_t l)
 {
+	const uint64_t marked = harness_counters(harness, LEAF(l)).marked;
+	const uint8_t ecn = (uint8_t)vectors_below(&rng, 4);
+	const bool resent = !vectors_below(&rng, 3);
 	struct frame f = *result;
 	const uint32_t source = root.address.w[3], dest = leaf[l].address.w[3];
 	const uint16_t port = htons(FPISA_PORT);
@@ -153,12 +156,16 @@ static void come_down(const struct frame *result, uint32_t l)
 	memcpy(f.data + FPISA_ETH_LEN + 12, &source, sizeof(source));
 	memcpy(f.data + FPISA_ETH_LEN + 16, &dest, sizeof(dest));
 	memcpy(f.data + FPISA_ETH_LEN + FPISA_IP_LEN + 2, &port, sizeof(port));
+	f.data[FPISA_ETH_LEN + 1] = ecn;
+	harness_hdr(&f)->flags = (uint8_t)(resent ? FPISA_F_RESENT : 0);
 	harness_set_checksums(&f);
 	harness_run(harness, &f);
 	assert_int_equal(f.action, XDP_REDIRECT);
 	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
 	assert_int_equal(harness_hdr(&f)->contributors, LEAVES * RANKS);
 	assert_int_equal(harness_hdr(&f)->bitmap, (1 << RANKS) - 1);
+	assert_int_equal(harness_hdr(&f)->flags, resent ? FPISA_F_RESENT : ecn == 3 ? FPISA_F_MARKED : 0);
+	assert_int_equal(harness_counters(harness, LEAF(l)).marked, marked + (ecn == 3 && !resent));
 	assert_memory_equal(harness_payload(&f), result->data + FPISA_PAYLOAD_OFFSET, f.len - FPISA_PAYLOAD_OFFSET);
 }
 
