@@ -94,7 +94,7 @@ class Stage:
         said = json.loads(out)
         counts = said["counts"]
         if counts["table"] != self.args.rows * self.args.workers:
-            sys.exit(f"pruning: {question}, {way}: {counts}")
+            sys.exit(f"pruning: {question}, {way}: the counts are wrong: {counts}")
         # Rows with the same value as the last row may differ.
         return took, counts, sorted(r[1] for r in said["rows"]) if question == "topn" else sorted(said["rows"])
 

@@ -83,12 +83,12 @@ def main():
         if not 0 < float(args.scale) <= 1000 or not 1 <= args.workers <= 1024:
             raise ValueError
     except ValueError:
-        p.error("--scale is a number to 1000, --workers one of 1 to 1024")
+        p.error("--scale must be a number up to 1000, and --workers a number from 1 to 1024")
     for worker in range(args.workers):
         for table in TABLES:
             path = os.path.join(args.directory, str(worker), f"{table}.tbl")
             if os.path.exists(path):
-                sys.exit(f"tpch.py: {path} is there already: remove it, or name another directory")
+                sys.exit(f"tpch.py: {path} already exists; remove it, or name another directory")
     program = installed(os.path.abspath(args.tool))
     for worker in range(args.workers):
         make_worker(program, args, worker)

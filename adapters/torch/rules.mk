@@ -25,7 +25,7 @@ $(B)/torch-%/env/usable: tests/torch/environment.py tests/torch/without_cuda.py
 	$(Q)$(PYTHON) -B $< $* $(@D) && touch $@
 
 $(TORCH_OUT)/built: $(TORCH_SRC) include/fpisa.h $(if $(TORCH),$(TORCH_OUT)/env/usable) | $(B)/libfpisa.so
-	$(Q)test -n "$(TORCH)$(TORCH_HEADERS)" || { echo "make torch: no headers of PyTorch; install python3-torch libtorch-dev pybind11-dev python3-dev" >&2; exit 1; }
+	$(Q)test -n "$(TORCH)$(TORCH_HEADERS)" || { echo "make torch: the headers of PyTorch are not installed; install python3-torch libtorch-dev pybind11-dev python3-dev" >&2; exit 1; }
 	$(call say,TORCH,$(TORCH_OUT))
 	$(Q)rm -rf $(TORCH_OUT)/fpisa/torch/_backend* && mkdir -p $(@D)
 	$(Q)cd $(TORCH_DIR) && FPISA_BUILD=$(abspath $(B)) CFLAGS="$(CFLAGS)" LDFLAGS="$(LDFLAGS)" $(TORCH_PYTHON) -B setup.py -q \

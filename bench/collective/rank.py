@@ -175,7 +175,7 @@ class Mpich:
 
     def run(self, operation, workers, values, algorithm, side=None):
         if operation != "allreduce":
-            raise RuntimeError("MPICH is measured by its all-reduce")
+            raise RuntimeError("MPICH is measured only with all-reduce; leave this operation out")
         self.check(self.lib.MPI_Allreduce(self.IN_PLACE, values.ctypes.data_as(ctypes.c_void_p), values.size, self.FLOAT, self.SUM,
                                           self.groups[workers]))
 

@@ -133,7 +133,7 @@ class Stage:
                 control = self.listener.accept()[0]
             except TimeoutError:
                 if time.monotonic() > deadline or any(p.poll() is not None for p in started):
-                    raise Failure(f"{len(ranks)} of {self.args.workers} ranks came up") from None
+                    raise Failure(f"only {len(ranks)} of {self.args.workers} ranks started") from None
                 continue
             control.settimeout(ANSWER_S)
             lines = control.makefile("rw")

@@ -181,7 +181,7 @@ def plant(text, mutant):
     end = text.index("\nendmodule", start)
     body = text[start:end]
     if body.count(mutant.old) != 1:
-        raise Failed(f"check/mutants.py: {mutant.module} has {body.count(mutant.old)} times: {mutant.old}")
+        raise Failed(f"check/mutants.py: {mutant.module} has this line {body.count(mutant.old)} times instead of once: {mutant.old}")
     return text[:start] + body.replace(mutant.old, mutant.new) + text[end:]
 
 

@@ -103,7 +103,7 @@ def cifar_batch(path):
             batch = Arrays(f, encoding="bytes").load()
         return batch[b"data"], np.array(batch[b"labels"])
     except (EOFError, KeyError, TypeError, ValueError, pickle.UnpicklingError) as e:
-        raise RuntimeError(f"{path}: no file of CIFAR-10 ({type(e).__name__}: {e}); unpack the archive again") from e
+        raise RuntimeError(f"{path}: not a file of CIFAR-10 ({type(e).__name__}: {e}); unpack the archive again") from e
 
 
 def cifar10(folder, count=IMAGES):
@@ -137,4 +137,4 @@ def load(name, folder):
         return noise(int(rest))
     if kind == "cifar10":
         return cifar10(rest)
-    raise RuntimeError(f"{name}: no such images; choose mnist and cifar10:DIRECTORY")
+    raise RuntimeError(f"{name}: unknown images; choose mnist or cifar10:DIRECTORY")

@@ -40,7 +40,7 @@ def mirror():
                               "Origin: Debian", "Label: Debian"], text=True, capture_output=True).stdout.split("\n")
     found = [t.split() for t in targets if re.fullmatch(r"\S+ \w+", t)]
     if not found:
-        pytest.skip("no Debian archive among apt's sources")
+        pytest.skip("apt's sources do not list a Debian archive")
     return found[0]
 
 

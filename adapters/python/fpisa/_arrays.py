@@ -65,7 +65,7 @@ def check_array(array: Array, what: str, big_endian: bool) -> None:
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{what} has type {type(array).__name__}; it must be a numpy.ndarray")
     if isinstance(array, np.ma.MaskedArray):
-        raise TypeError(f"{what} is masked, but sums do not support masks; pass its filled()")
+        raise TypeError(f"{what} is masked, but sums do not support masks; pass array.filled()")
     if not array.flags.c_contiguous:
         raise ValueError(f"{what} is not C-contiguous; pass numpy.ascontiguousarray() of it")
     order = array.dtype.byteorder

@@ -27,7 +27,7 @@ def shaped(halves: List[bytearray], shape: Tuple[int, ...], f: Format) -> Any:
     numpy = numpy_or_none()
     if numpy is None:
         if len(halves) > 1 or f.name == "bfloat16":
-            raise TypeError("arrays of complex numbers and of bfloat16 need numpy")
+            raise TypeError("arrays of complex numbers and of bfloat16 need numpy; install numpy")
         return memoryview(halves[0]).cast({"float64": "d", "float32": "f", "float16": "e"}[f.name], shape) if shape and \
             0 not in shape else memoryview(halves[0])
     name = f.name

@@ -102,7 +102,7 @@ def library() -> ctypes.CDLL:
         try:
             function = getattr(lib, name)
         except AttributeError:
-            raise LibraryMissing(f"{path} has no {name}(): it is older than 0.2.0; install that") from None
+            raise LibraryMissing(f"{path} has no {name}(): the library is older than 0.2.0; install version 0.2.0 or later") from None
         function.restype, function.argtypes = result, arguments
     return lib
 

@@ -75,10 +75,10 @@ def test_workers(three, tmp_path):
 def test_refusals(three, tmp_path):
     assert made(tmp_path / "a", 2)
     p = tpch(tmp_path / "a")
-    assert p.returncode == 1 and "a/0/region.tbl is there already" in p.stderr
+    assert p.returncode == 1 and "a/0/region.tbl already exists" in p.stderr
     for argv in (["--workers", "0"], ["--scale", "x"], ["--scale", "nan"]):
         p = tpch(tmp_path / "b", *argv)
-        assert p.returncode == 2 and "--scale is a number" in p.stderr and not os.path.exists(tmp_path / "b")
+        assert p.returncode == 2 and "--scale must be a number" in p.stderr and not os.path.exists(tmp_path / "b")
 
 
 def test_another_file_is_not_installed(three, tmp_path):

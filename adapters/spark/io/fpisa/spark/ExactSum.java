@@ -136,7 +136,7 @@ public final class ExactSum implements Externalizable {
 		made.rows = in.getLong();
 		if ((flags & SPECIALS) != 0) {
 			if (in.remaining() < COUNTS)
-				throw new IllegalArgumentException("partial: cut short");
+				throw new IllegalArgumentException("partial: the bytes are cut short");
 			made.nan = in.getLong();
 			made.positive = in.getLong();
 			made.negative = in.getLong();
@@ -162,7 +162,7 @@ public final class ExactSum implements Externalizable {
 		BigInteger finite = BigInteger.valueOf(rows - nan - positive - negative);
 		if (bytes > MAGNITUDE || (at < 0 && magnitude.signum() != 0 && magnitude.getLowestSetBit() < -at)
 				|| magnitude.bitLength() + at > 32 * (LIMBS - 2))
-			throw new IllegalArgumentException("partial: not a sum of doubles");
+			throw new IllegalArgumentException("partial: the bytes are not a sum of doubles");
 		BigInteger units = magnitude.shiftLeft(at);
 		if (units.signum() != 0 && units.shiftRight(1024 - QUANTUM).compareTo(finite) >= 0)
 			throw new IllegalArgumentException("partial: the sum is too large for the number of doubles");
