@@ -44,6 +44,12 @@ struct {
 
 SHARED_STAGES;
 
+/* Return whether frames of this type belong to a slot: contributions, and the answers of a leaf's parent. */
+static __always_inline int has_slot(__u8 type)
+{
+	return type >= FPISA_TYPE_ADD && type <= FPISA_TYPE_ERROR;
+}
+
 /*
  * Pass frames to the CPUs. This program checks only whether a frame belongs to FPISA and to the address of a job. Other
  * frames go to the kernel from here, because a frame that passes a CPU map loses the device's checksum information.
@@ -64,8 +70,8 @@ int fpisa_steer(struct xdp_md *ctx)
 	v = has_tag(ctx) ? find_tagged(ctx, control, &p) : find_bare(ctx, control, &p);
 	if (v != FPISA_V_ok)
 		return count_verdict(p.id, v, XDP_PASS);
-	/* Keep a HELLO on this CPU, because it has no slot. */
-	if (p.whole && p.h.fpisa->type == FPISA_TYPE_ADD && steering->cpus)
+	/* Keep the others, such as a HELLO, on the first CPU. */
+	if (p.whole && has_slot(p.h.fpisa->type) && steering->cpus)
 		index = fpisa_slot_cpu(p.h.fpisa->slot, steering->cpus);
 	fpisa_opaque(index);
 	if (index >= FPISA_STEER_CPUS || bpf_redirect_map(&fpisa_cpumap, steering->cpu[index], XDP_DROP) != XDP_REDIRECT)

@@ -99,6 +99,21 @@ def test_a_slot_has_one_cpu(lab, cpus):
 
 
 @two_cpus
+def test_answers_of_a_parent(lab):
+    """The frames that a leaf gets from its parent go to the CPU that owns their slot."""
+    net = lab()
+    net.load(*STEER)
+    net.add_job(1, "--mode", "exact", "--parent", f"{net.addresses[1]}/0", workers=net.addresses[:1])
+    sent = {0: 0, 1: 0}
+    with net.worker[1].socket() as s:
+        for kind, slot in ((4, 2), (5, 3), (6, 6), (6, 4), (2, 0)):
+            s.sendto(struct.pack("<2sBBIIIIHH", b"FP", 3, kind, 0, 1, 1, slot, 0, 32) + bytes(52), (ADDRESS, PORT))
+            sent[(slot >> 1) % 2] += 1
+    wait_until("the frames", lambda: net.counters(1, PIN)["v_parent"] == 5)
+    assert taken_by(net, 1) == {**taken_by(net, 1), **sent}
+
+
+@two_cpus
 @pytest.mark.parametrize("options", [
     "", "--pipeline staged --clz lpm", "--mode exact --format e4m3", "--op avg --fanout unicast", "--transport xsk",
     "--window 4 --drop 0.05 --duplicate 0.1 --reorder 0.1", *[pytest.param(o, marks=pytest.mark.long) for o in (
