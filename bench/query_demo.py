@@ -294,7 +294,7 @@ def main():
     if args.plot:
         plot(results, args.plot)
     if not all(r["answers_equal"] and r.get("duckdb_equal", True) for r in results):
-        sys.exit("fpisa: query demo: answers differ")
+        sys.exit("fpisa: query demo: answers to a query differ; --json shows which query")
 
 
 if __name__ == "__main__":

@@ -269,7 +269,7 @@ int datapath_jobs_prepare(struct datapath *dp, __u64 jobs)
 								      FPISA_MAX_WORKERS};
 		err = -pthread_create(&p[n].thread, NULL, prepare, &p[n]);
 		if (err)
-			fail(err, NULL, "job %u: start a thread that prepares it", job);
+			fail(err, NULL, "job %u: start the thread that prepares the device map", job);
 		else
 			n++;
 	}

@@ -44,7 +44,8 @@ int job_parse_faults(char *s, struct fpisa_job_faults *f)
 			f->share[id] = share * FPISA_FAULT_SCALE;
 	}
 	if (!seen)
-		return refuse(BAD_USAGE, "--debug-faults: name the faults, as in drop=0.01,delay=0.01,seed=1");
+		return refuse(BAD_USAGE,
+			      "--debug-faults: the list is empty; name the faults, as in drop=0.01,delay=0.01,seed=1");
 	return 0;
 }
 

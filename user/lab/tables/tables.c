@@ -123,14 +123,13 @@ static int compare_kernel(uint64_t seed, struct kernel_check *check)
 		return 0;
 	}
 	if (err)
-		return refuse(err, "load the program of the tables: %s; --verbose shows the verifier's log",
-			      reason(err));
+		return refuse(err, "tables: load the program: %s; --verbose shows the verifier's log", reason(err));
 	for (int fn = 0; !err && fn < FPISA_FUNCTIONS; fn++)
 		for (size_t i = 0; !err && i < FORMATS; i++)
 			for (uint64_t run = 0; !err && run < KERNEL_RUNS; run++)
 				err = compare_run(k, fn, formats[i], seed, run, check);
 	tables_kernel_close(k);
-	return err ? fail(err, NULL, "run the program of the tables") : 0;
+	return err ? fail(err, NULL, "tables: run the program") : 0;
 }
 
 /* -- output --------------------------------------------------------------- */

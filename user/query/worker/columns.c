@@ -139,7 +139,7 @@ int columns_check_form(const struct columns *c, uint32_t form)
 	if (!is || fpisa_column_fits(is, form))
 		return 0;
 	fpisa_column_type_text(is, type);
-	return fpisa_fail(-EINVAL, "%s: column %s is %s and needs --values %s; the query has --values %s",
+	return fpisa_fail(-EINVAL, "%s: column %s is %s and needs --values %s, but the query has --values %s",
 			  c->table->file, is->name, type, fpisa_form_name(fpisa_column_form(is)), fpisa_form_name(form));
 }
 

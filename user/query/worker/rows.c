@@ -57,7 +57,10 @@ static int check_role(const struct session *s)
 			"query %u at the aggregator has kind %s, but this question needs --kind %s; see fpisa query list there",
 			s->want.query, fpisa_kind_name(s->member.kind), fpisa_kind_name(s->want.kind));
 	if (s->member.rank == s->member.members - 1)
-		return fpisa_fail(-EINVAL, "query %u lists this host and port as its master", s->want.query);
+		return fpisa_fail(
+			-EINVAL,
+			"query %u lists this host and port as its master, not as a worker; see fpisa query show there",
+			s->want.query);
 	return 0;
 }
 
