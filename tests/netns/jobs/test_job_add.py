@@ -30,7 +30,7 @@ BAD_JOBS = [
     (["--debug-faults", "drop=0.1,drop=0.2"], "--debug-faults: give drop= once, with a number", 2),
     (["--debug-faults", "drop=1"], "--debug-faults: '1' is not a number from 0 to 0.9", 2),
     (["--debug-faults", "seed=4294967296"], "--debug-faults: seed: '4294967296' is not a number from 0 to 4294967295", 2),
-    (["--debug-faults", ""], "--debug-faults: name the faults, as in drop=0.01,delay=0.01,seed=1", 2),
+    (["--debug-faults", ""], "--debug-faults: the list is empty; name the faults, as in drop=0.01,delay=0.01,seed=1", 2),
     (["--address", "10.99.300.1"], "--address is given twice", 2),
     (["--token", "0"], "--token: 0 means no token; leave this option out, or give another token", 2),
     (["--elements", "512"], "make a frame of 2152 bytes, but the MTU of p0 is 1500; try --elements 320", 1),
