@@ -21,15 +21,13 @@ static __u32 programs_of(__u8 family)
 
 static void name_program(__u32 k, char name[16])
 {
-	static const char *const names[] = {
-		[FPISA_ADMISSION] = "fpisa_admission", [FPISA_PART] = "fpisa_part",   [FPISA_UP] = "fpisa_up",
-		[FPISA_DOWN] = "fpisa_down",	       [FPISA_GREET] = "fpisa_greet",
-	};
+	/* From FPISA_ADMISSION to FPISA_GREET. */
+	static const char *const names[] = {"fpisa_admission", "fpisa_part", "fpisa_up", "fpisa_down", "fpisa_greet"};
 
 	if (k < FPISA_ADMISSION)
 		snprintf(name, 16, "fpisa_mau%u", k);
 	else
-		snprintf(name, 16, "%s", names[k]);
+		snprintf(name, 16, "%s", names[k - FPISA_ADMISSION]);
 }
 
 static bool present(const struct datapath *dp, __u8 family)
