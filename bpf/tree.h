@@ -174,7 +174,10 @@ GLOBAL_FN int run_add_plane(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 pla
 
 /* -- a leaf's frames to its parent ----------------------------------------------------- */
 
-/* Send a complete ADD of `payload` bytes to the parent, and count `v`. */
+/*
+ * Send a complete ADD of `payload` bytes to the parent, and count `v`. After a rank of the leaf has restarted, the leaf
+ * has no cookie until it joins again, and the parent would refuse the ADD.
+ */
 GLOBAL_FN int send_up(struct xdp_md *ctx, __u32 id, __u32 payload, __u32 v)
 {
 	struct fpisa_leaf *leaf = lookup(&fpisa_leaves, id);
@@ -185,6 +188,8 @@ GLOBAL_FN int send_up(struct xdp_md *ctx, __u32 id, __u32 payload, __u32 v)
 
 	if (!leaf || !job || !find_headers(ctx, &h))
 		return count_verdict(id, FPISA_V_internal, XDP_DROP);
+	if (!leaf->up.cookie)
+		return count_verdict(id, FPISA_V_secret, XDP_DROP);
 	if (job->keyed)
 		h.fpisa->secret = frame_tag(ctx, &leaf->up.key, id, payload);
 	sums = frame_sum(ctx, payload);
@@ -449,7 +454,8 @@ GLOBAL_FN int is_parents(struct xdp_md *ctx, __u32 id, __u32 payload)
 	if (job->keyed)
 		return !h.fpisa->checksum &&
 		       h.fpisa->secret == frame_tag(ctx, result ? &leaf->up.results_key : &leaf->up.key, id, payload);
-	return h.fpisa->secret == (result ? leaf->up.results : leaf->up.cookie) &&
+	/* Without a cookie the leaf asks for nothing, and a secret of 0 proves nothing. */
+	return h.fpisa->secret && h.fpisa->secret == (result ? leaf->up.results : leaf->up.cookie) &&
 	       is_checksum(frame_sum(ctx, payload), h.fpisa->checksum);
 }
 

@@ -366,13 +366,45 @@ static void lost_partial_sums(void **state)
 	}
 }
 
+/* A leaf that has lost its cookie, because a rank has restarted, sends no part and believes no frame without a secret. */
+static void no_cookie(void **state)
+{
+	struct frame f, forged;
+	struct fpisa_leaf at;
+	struct fpisa_session s;
+	uint32_t id = LEAF(0);
+
+	(void)state;
+	NEED_BPF();
+	rng = (struct vectors_rng){vectors_seed()};
+	loss = 0;
+	make(FPISA_FORMAT_FP32);
+	bring(&f, 0, 0, false);
+	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_STATUS);
+	forged = f;
+	harness_hdr(&forged)->job = LEAF(0);
+	harness_hdr(&forged)->type = FPISA_TYPE_ERROR;
+	harness_hdr(&forged)->reason = FPISA_V_mismatch;
+	harness_hdr(&forged)->secret = 0;
+	harness_set_checksums(&forged);
+	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(map("fpisa_leaves")), &id, &at), 0);
+	at.up.cookie = 0;
+	write_entry("fpisa_leaves", LEAF(0), &at);
+	harness_run(harness, &forged);
+	assert_int_equal(forged.action, XDP_DROP);
+	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(map("fpisa_sessions")), &id, &s), 0);
+	assert_int_equal(fpisa_broken(&s, s.generation), 0);
+	contribute(&f, LEAF(0), &leaf[0], 0, 0, FPISA_OP_SUM, NULL);
+	harness_run(harness, &f);
+	assert_int_equal(f.action, XDP_DROP);
+	assert_int_equal(harness_verdict(harness, LEAF(0), FPISA_V_secret), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(flat_bits),
-		cmocka_unit_test(refused),
-		cmocka_unit_test(asked),
-		cmocka_unit_test(lost_partial_sums),
+		cmocka_unit_test(flat_bits),	     cmocka_unit_test(refused),	  cmocka_unit_test(asked),
+		cmocka_unit_test(lost_partial_sums), cmocka_unit_test(no_cookie),
 	};
 
 	return cmocka_run_group_tests_name("prog/tree", tests, harness_setup, harness_teardown);

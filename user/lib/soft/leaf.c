@@ -136,6 +136,9 @@ void fpisa_leaf_send(struct fpisa_soft *s, const struct fpisa_hdr *asked)
 	struct fpisa_planes set;
 	uint32_t plane, next, parts;
 
+	/* After a rank has restarted, the leaf has no cookie until it joins again. */
+	if (!up.cookie)
+		return;
 	if (fpisa_encoded(fpisa_job_format(&s->job), asked->op)) {
 		send_part(s, asked, &up, FPISA_PART_VALUES | 1 << FPISA_PART_COUNT_SHIFT, 1);
 		return;
@@ -209,7 +212,8 @@ static int is_parents(const struct fpisa_soft *s, const struct packet *p, const 
 	if (s->job.keyed)
 		return !p->h->checksum &&
 		       p->h->secret == fpisa_soft_tag(s, p, result ? &up->results_key : &up->key, payload);
-	return p->h->secret == (result ? up->results : up->cookie) && p->h->checksum == fpisa_soft_checksum(p, payload);
+	return p->h->secret && p->h->secret == (result ? up->results : up->cookie) &&
+	       p->h->checksum == fpisa_soft_checksum(p, payload);
 }
 
 static enum fpisa_verdict take_result(struct fpisa_soft *s, struct packet *p, const struct fpisa_uplink *up,
