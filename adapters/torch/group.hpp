@@ -262,7 +262,10 @@ class Session final : public std::enable_shared_from_this<Session>
 
 	void run()
 	{
-		run_thread(0);
+		{
+			std::lock_guard<std::mutex> lock(group_lock_);
+			run_thread(0);
+		}
 		std::lock_guard<std::mutex> lock(all_lock());
 		all().push_back(std::weak_ptr<Session>(shared_from_this()));
 	}
@@ -296,6 +299,10 @@ class Session final : public std::enable_shared_from_this<Session>
 	 */
 	void start(const c10::intrusive_ptr<Call> &call, enum fpisa_dtype type, enum fpisa_operation op, uint64_t number)
 	{
+		/* A child after fork() may have copied locks that are held, so take none. */
+		TORCH_CHECK(getpid() == pid_,
+			    "fpisa: the process group belongs to the process that created it, and this is a child; "
+			    "create a process group in this process");
 		const size_t level = std::min(Call::level_of_thread(), LEVELS - 1);
 		struct fpisa_call c = {};
 
@@ -313,7 +320,7 @@ class Session final : public std::enable_shared_from_this<Session>
 
 	/*
 	 * Leave the group. Calls in progress end with an error. The caller must not hold Python's lock, because threads
-	 * that wait for calls may need the lock. May be called again.
+	 * that wait for calls may need the lock. May be called again, and does nothing then.
 	 */
 	void leave()
 	{
@@ -321,25 +328,19 @@ class Session final : public std::enable_shared_from_this<Session>
 			leave_in_child();
 			return;
 		}
-		fpisa_group_leave(take_group());
+		struct fpisa_group *group = take_group();
+		if (!group)
+			return;
+		fpisa_group_leave(group);
 		staging_.close();
-		if (stager_.joinable())
-			stager_.join();
+		join(stager_);
 		{
 			std::lock_guard<std::mutex> lock(ended_lock_);
 			leaving_ = true;
 		}
 		changed_.notify_all();
-
-		std::lock_guard<std::mutex> lock(thread_lock_);
-		for (auto &thread : threads_) {
-			if (!thread.joinable())
-				continue;
-			if (thread.get_id() == std::this_thread::get_id())
-				thread.detach();
-			else
-				thread.join();
-		}
+		for (auto &thread : threads_)
+			join(thread);
 	}
 
 	/* Use this deadline, instead of the group's, for calls that start after this. */
@@ -374,6 +375,8 @@ class Session final : public std::enable_shared_from_this<Session>
 		c.recv = call->kept().defined() ? call->kept().data_ptr() : nullptr;
 		c.on_done = done;
 		c.arg = under_way.get();
+		std::lock_guard<std::mutex> lock(group_lock_);
+		TORCH_CHECK(group_, DESTROYED);
 		run_thread(level);
 		start_in_group(c, call->parts());
 		under_way.release();
@@ -418,32 +421,33 @@ class Session final : public std::enable_shared_from_this<Session>
 		staging_.push([this, transfer] { staging_.stage(transfer); });
 	}
 
-	/* Start a call of libfpisa, or throw its error. */
-	void start_in_group(struct fpisa_call &c, const std::vector<size_t> &parts)
+	/* Start a call of a chunk. */
+	void start_chunk(struct fpisa_call &c, const std::vector<size_t> &parts)
 	{
 		std::lock_guard<std::mutex> lock(group_lock_);
-		int rc;
 
 		TORCH_CHECK(group_, DESTROYED);
-		rc = parts.empty() ? fpisa_group_start(group_, &c, nullptr) :
-				     fpisa_group_reduce_scatter_start(group_, &c, parts.data(), nullptr);
+		start_in_group(c, parts);
+	}
+
+	/* Start a call of libfpisa, or throw its error. The caller holds group_lock_. */
+	void start_in_group(struct fpisa_call &c, const std::vector<size_t> &parts)
+	{
+		const int rc = parts.empty() ? fpisa_group_start(group_, &c, nullptr) :
+					       fpisa_group_reduce_scatter_start(group_, &c, parts.data(), nullptr);
 		TORCH_CHECK(!rc, sentence(rc, fpisa_error()));
 	}
 
-	/* Start the thread of calls that are queued, unless it already runs. */
+	/* Start the thread of calls that are queued, unless it already runs. The caller holds group_lock_. */
 	void run_stager()
 	{
-		std::lock_guard<std::mutex> lock(thread_lock_);
-
 		if (!stager_.joinable())
 			stager_ = std::thread([self = shared_from_this()] { self->staging_.run(); });
 	}
 
-	/* Start the thread that completes the futures of this level, unless it already runs. */
+	/* Start the thread that completes the futures of this level, unless it already runs. The caller holds group_lock_. */
 	void run_thread(size_t level)
 	{
-		std::lock_guard<std::mutex> lock(thread_lock_);
-
 		if (!threads_[level].joinable())
 			threads_[level] = std::thread([self = shared_from_this(), level] { self->end_futures(level); });
 	}
@@ -543,21 +547,31 @@ class Session final : public std::enable_shared_from_this<Session>
 		forget(stager_);
 	}
 
+	/* Wait for the end of a thread, but not of this one. No other thread uses the member once leave() has the group. */
+	static void join(std::thread &thread)
+	{
+		if (!thread.joinable())
+			return;
+		if (thread.get_id() == std::this_thread::get_id())
+			thread.detach();
+		else
+			thread.join();
+	}
+
 	/* Give up a thread of the parent. detach() reads memory of the thread, which may be unmapped in the child. */
 	static void forget(std::thread &thread)
 	{
 		new std::thread(std::move(thread));
 	}
 
-	std::mutex group_lock_; /* protects group_ and the start of calls */
+	std::mutex group_lock_; /* protects group_, and the start of calls and of threads */
 	struct fpisa_group *group_;
 	struct fpisa_group *const named_; /* a copy of group_ for sentence(), which remains after leave() */
 	const std::vector<int64_t> ranks_;
 	const pid_t pid_ = getpid();
-	std::mutex thread_lock_;
 	std::array<std::thread, LEVELS> threads_;
 	std::thread stager_;
-	Staging staging_{[this](struct fpisa_call &c, const std::vector<size_t> &parts) { start_in_group(c, parts); },
+	Staging staging_{[this](struct fpisa_call &c, const std::vector<size_t> &parts) { start_chunk(c, parts); },
 			 [this](int rc, uint32_t flags) { return result(rc, flags); }};
 	std::mutex ended_lock_; /* protects the members below */
 	std::condition_variable changed_;

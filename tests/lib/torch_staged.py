@@ -10,6 +10,7 @@ Expected values are computed in float64 from all ranks' contributions, which eac
 """
 import importlib.util
 import os
+import signal
 import sys
 import threading
 import time
@@ -277,6 +278,53 @@ def destroyed(rank, size):
     dist.init_process_group("fpisa", store=dist.HashStore(), rank=0, world_size=1)
 
 
+@check
+def left_in_a_callback(rank, size):
+    """A callback may start a call while another thread leaves the group. The call is an error."""
+    group, entered, errors = dist.distributed_c10d._get_default_group(), threading.Event(), []
+
+    def callback(_):
+        entered.set()
+        time.sleep(0.3)
+        for where in "cpu", device():
+            try:
+                group.allreduce([torch.ones(5, device=where)])
+            except RuntimeError as e:
+                errors.append(str(e))
+
+    if rank:
+        time.sleep(0.3)
+        return dist.all_reduce(torch.ones(10))
+    future = dist.all_reduce(torch.ones(10), async_op=True).get_future().then(callback)
+    entered.wait()
+    leaving = [threading.Thread(target=fpisa.torch._backend.leave_all), threading.Thread(target=fpisa.torch._backend.leave_all)]
+    for thread in leaving:
+        thread.start()
+    for thread in leaving:
+        thread.join()
+    future.wait()
+    assert len(errors) == 2 and all("this process group is destroyed" in e for e in errors), errors
+
+
+@check
+def forked(rank, size):
+    """A call in a child after fork() is an error."""
+    tensors = [torch.ones(10, device=device()), torch.ones(10)]
+    for t in tensors:
+        dist.all_reduce(t)
+    if rank:
+        return
+    child = os.fork()
+    if not child:
+        signal.alarm(10)  # ends a child that hangs
+        try:
+            for t in tensors:
+                raises(RuntimeError, "this is a child", lambda: dist.all_reduce(t, async_op=True).wait())
+        finally:
+            os._exit(sys.exc_info()[0] is not None)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def deadline(rank, size):
     if rank == 0:
         began = time.monotonic()
@@ -385,7 +433,7 @@ def run_all(names):
     for function in CHECKS + (GPU_CHECKS if DEVICE == "cuda" else []):
         if not names or function.__name__ in names:
             began = time.monotonic()
-            run(2 if function is destroyed else 3, function)
+            run(2 if function in (destroyed, left_in_a_callback) else 3, function)
             print(f"{function.__name__} passed in {time.monotonic() - began:.2f} s", flush=True)
     if not names or "deadline" in names:
         run(2, deadline, timeout=1.5)
