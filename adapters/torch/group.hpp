@@ -184,6 +184,8 @@ class Call final : public c10d::Work
 
 		if (arrival_)
 			guard.reset_stream(arrival_->stream);
+		if (error)
+			await_copies();
 		level_of_thread()++;
 		if (error)
 			future_->setError(error);
@@ -213,6 +215,18 @@ class Call final : public c10d::Work
 	std::vector<c10::Device> devices() const
 	{
 		return staged() ? std::vector<c10::Device>{values_.device()} : std::vector<c10::Device>();
+	}
+
+	/* Wait for the copies of a failed call. After the error, the program may write the tensors from any stream. */
+	void await_copies() const
+	{
+		try {
+			if (arrival_)
+				c10::impl::VirtualGuardImpl(arrival_->stream.device_type())
+					.synchronizeStream(arrival_->stream);
+		} catch (const c10::Error &) {
+			return; /* a device that failed copies no more */
+		}
 	}
 
 	void deliver()

@@ -278,6 +278,30 @@ def destroyed(rank, size):
     dist.init_process_group("fpisa", store=dist.HashStore(), rank=0, world_size=1)
 
 
+def half_summed():
+    """Return a tensor of which a failed call has summed a part, when the error is there. The other rank makes the same call."""
+    t = torch.ones(LARGE, device=device())
+    if STUB:
+        STUB.delay(0.1)  # of each chunk
+    work = dist.all_reduce(t, async_op=True)
+    time.sleep(0.35)
+    dist.destroy_process_group()
+    raises(RuntimeError, "fpisa: ", work.wait)
+    return t
+
+
+@check
+def written_after_an_error(rank, size):
+    """Values that the program writes after the error of a call stay, though sums of the call were on their way."""
+    t = half_summed()
+    t.zero_()
+    time.sleep(0.3)
+    if STUB:
+        STUB.delay(0.002)
+    assert (t == 0).all(), (t != 0).sum()
+    dist.init_process_group("fpisa", store=dist.HashStore(), rank=0, world_size=1)
+
+
 @check
 def left_in_a_callback(rank, size):
     """A callback may start a call while another thread leaves the group. The call is an error."""
@@ -433,7 +457,7 @@ def run_all(names):
     for function in CHECKS + (GPU_CHECKS if DEVICE == "cuda" else []):
         if not names or function.__name__ in names:
             began = time.monotonic()
-            run(2 if function in (destroyed, left_in_a_callback) else 3, function)
+            run(2 if function in (destroyed, written_after_an_error, left_in_a_callback) else 3, function)
             print(f"{function.__name__} passed in {time.monotonic() - began:.2f} s", flush=True)
     if not names or "deadline" in names:
         run(2, deadline, timeout=1.5)
