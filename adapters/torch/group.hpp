@@ -399,6 +399,8 @@ class Session final : public std::enable_shared_from_this<Session>
 	/* Queue a call for the thread that starts calls. No call is queued once leave() has taken the group. */
 	void queue(const c10::intrusive_ptr<Call> &call, const struct fpisa_call &c, size_t level)
 	{
+		if (call->staged())
+			Unclean::refuse(call->values());
 		std::lock_guard<std::mutex> lock(group_lock_);
 
 		TORCH_CHECK(group_, DESTROYED);

@@ -13,7 +13,7 @@ TORCH_DIR := adapters/torch
 TORCH :=
 TORCH_OUT := $(B)/torch$(addprefix -,$(TORCH))
 TORCH_PYTHON := $(if $(TORCH),$(abspath $(TORCH_OUT))/env/bin/python,$(PYTHON))
-TORCH_SRC := $(addprefix $(TORCH_DIR)/,backend.cpp group.hpp report.hpp staging.hpp together.hpp views.hpp setup.py rules.mk)
+TORCH_SRC := $(addprefix $(TORCH_DIR)/,backend.cpp group.hpp report.hpp staging.hpp together.hpp unclean.hpp views.hpp setup.py rules.mk)
 TORCH_PACKAGE := $(patsubst $(PY_DIR)/%,$(TORCH_OUT)/fpisa/%,$(wildcard $(PY_DIR)/*.py) $(PY_DIR)/py.typed) \
 	$(TORCH_OUT)/fpisa/torch/__init__.py
 

@@ -19,7 +19,7 @@ setup(
     options={"egg_info": {"tag_build": f"+torch{TORCH}"}},
     packages=["fpisa.torch"],
     ext_modules=[CppExtension(
-        "fpisa.torch._backend", ["backend.cpp"], depends=["group.hpp", "report.hpp", "staging.hpp", "together.hpp", "views.hpp"],
+        "fpisa.torch._backend", ["backend.cpp"], depends=["group.hpp", "report.hpp", "staging.hpp", "together.hpp", "unclean.hpp", "views.hpp"],
         include_dirs=[os.path.join(HERE, "..", "..", "include")] if build else [],
         library_dirs=[build] if build else [], libraries=["fpisa"],
         # PyTorch 1.13 compiles extensions as C++14 by default, newer versions as C++17 or C++20.

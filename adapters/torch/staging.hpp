@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
  * Calls whose tensors are on an accelerator. The values travel in chunks of 1 to 4 MB. libfpisa sends each chunk from a
- * buffer in pinned memory, and receives the sum into the same buffer. A thread copies chunks from the device ahead of
- * the sums, and libfpisa's thread copies each sum back when it arrives, so copies in both directions overlap the sums.
- * Each direction has its own stream. Only c10's interface of devices is used, so one build serves every accelerator.
+ * buffer in pinned memory, and receives the sum into another. In one buffer, libfpisa could take a later chunk for the
+ * sums of a failed call in place. A thread copies chunks from the device ahead of the sums, and libfpisa's thread copies
+ * each sum back when it arrives, so copies in both directions overlap the sums. Each direction has its own stream. Only
+ * c10's interface of devices is used, so one build serves every accelerator.
  */
 #ifndef FPISA_TORCH_STAGING_HPP
 #define FPISA_TORCH_STAGING_HPP
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -32,6 +34,8 @@
 #include <sys/prctl.h>
 
 #include <fpisa.h>
+
+#include "unclean.hpp"
 
 namespace fpisa_torch
 {
@@ -115,6 +119,8 @@ class Transfer
 
 	~Transfer()
 	{
+		if (error_ && copied_back_ && in_place())
+			Unclean::remember(kept_);
 		end_(error_);
 	}
 
@@ -171,13 +177,21 @@ class Transfer
 		landed.record(lane_.out);
 	}
 
-	/* Copy elements `first` on of the result, which are at byte `at` of the buffer, to the device. */
-	void copy_back(const at::Tensor &buffer, size_t at, size_t first, size_t count) const
+	/* Copy elements `first` on of the result from the buffer to the device. */
+	void copy_back(const at::Tensor &sums, size_t first, size_t count)
 	{
 		c10::StreamGuard guard(lane_.back);
 		at::NoGradGuard no_grad;
 
-		memory(kept_, first - own_, count).copy_(buffer.narrow(0, at, count * size()), true);
+		copied_back_ = true;
+		memory(kept_, first - own_, count).copy_(sums, true);
+	}
+
+	/* Return a buffer for elements in the memory of the host. PyTorch keeps pinned memory that is freed, for the next. */
+	at::Tensor buffer(size_t count) const
+	{
+		return at::empty({int64_t(count * size())},
+				 at::TensorOptions(at::kByte).pinned_memory(device().is_cuda()));
 	}
 
 	/* Return the bytes of an element. */
@@ -212,6 +226,15 @@ class Transfer
 		return {begin, std::max(begin, std::min(end, other_end)) - begin};
 	}
 
+	/* Return whether the result is written over the values, or a part of them. */
+	bool in_place() const
+	{
+		const auto *from = static_cast<const char *>(values_.data_ptr()),
+			   *to = static_cast<const char *>(kept_.data_ptr());
+
+		return from <= to && to < from + call_.count * size();
+	}
+
 	/* Return elements of a contiguous tensor as bytes. No rule for writing tensors applies to the result. */
 	at::Tensor memory(const at::Tensor &tensor, size_t first, size_t count) const
 	{
@@ -230,6 +253,7 @@ class Transfer
 	const End end_;
 	std::mutex lock_;
 	std::exception_ptr error_;
+	std::atomic<bool> copied_back_{false};
 };
 
 /* The thread that starts the calls of a session in their order, when their values are in the host's memory. */
@@ -315,7 +339,7 @@ class Staging
 	static constexpr size_t MOST = 8;  /* chunks that have a buffer: copied, or in a call of libfpisa */
 	static constexpr std::chrono::microseconds LOOK{20};
 
-	/* A part of a transfer that is a call of libfpisa. Its buffer is one of MOST until it is destroyed. */
+	/* A part of a transfer that is a call of libfpisa. It is one of MOST that have buffers until it is destroyed. */
 	struct Chunk {
 		Chunk(Staging &staging, std::shared_ptr<Transfer> transfer, size_t first, size_t count)
 		    : staging(staging), transfer(std::move(transfer)), first(first), count(count),
@@ -331,7 +355,7 @@ class Staging
 		Staging &staging;
 		std::shared_ptr<Transfer> transfer;
 		const size_t first, count;
-		at::Tensor buffer;
+		at::Tensor values, sums; /* undefined if they have no elements */
 		c10::Event landed;
 	};
 
@@ -377,16 +401,18 @@ class Staging
 		changed_.notify_all();
 	}
 
-	/* Return a chunk that is being copied from the device. PyTorch keeps pinned memory that is freed, for the next. */
+	/* Return a chunk that is being copied from the device. */
 	std::unique_ptr<Chunk> copied(const std::shared_ptr<Transfer> &transfer, size_t first, size_t count)
 	{
 		auto chunk = std::make_unique<Chunk>(*this, transfer, first, count);
+		const size_t kept = transfer->kept_of(first, first + count).second;
 
+		if (kept)
+			chunk->sums = transfer->buffer(kept);
 		if (!count)
 			return chunk;
-		chunk->buffer = at::empty({int64_t(count * transfer->size())},
-					  at::TensorOptions(at::kByte).pinned_memory(transfer->device().is_cuda()));
-		transfer->copy_out(chunk->buffer, first, count, chunk->landed);
+		chunk->values = transfer->buffer(count);
+		transfer->copy_out(chunk->values, first, count, chunk->landed);
 		return chunk;
 	}
 
@@ -406,14 +432,11 @@ class Staging
 	void start(std::unique_ptr<Chunk> &chunk)
 	{
 		const Transfer &transfer = *chunk->transfer;
-		const size_t end = chunk->first + chunk->count;
-		const auto parts = transfer.parts_of(chunk->first, end);
-		const auto kept = transfer.kept_of(chunk->first, end);
-		char *buffer = chunk->count ? static_cast<char *>(chunk->buffer.data_ptr()) : nullptr;
+		const auto parts = transfer.parts_of(chunk->first, chunk->first + chunk->count);
 		struct fpisa_call c = transfer.call();
 
-		c.send = buffer;
-		c.recv = kept.second ? buffer + (kept.first - chunk->first) * transfer.size() : nullptr;
+		c.send = chunk->values.defined() ? chunk->values.data_ptr() : nullptr;
+		c.recv = chunk->sums.defined() ? chunk->sums.data_ptr() : nullptr;
 		c.count = chunk->count;
 		/* The same number of values in other chunks, or on a CPU, is another call. */
 		c.tag = (c.tag ^ transfer.call().count) * 0x9e3779b97f4a7c15ull + 2;
@@ -436,8 +459,7 @@ class Staging
 			if (error)
 				transfer.fail(error);
 			else if (kept.second && !transfer.failed())
-				transfer.copy_back(chunk->buffer, (kept.first - chunk->first) * transfer.size(),
-						   kept.first, kept.second);
+				transfer.copy_back(chunk->sums, kept.first, kept.second);
 		} catch (...) {
 			transfer.fail(std::current_exception());
 		}
