@@ -65,6 +65,16 @@ class Call final : public c10d::Work
 	{
 	}
 
+	/* Destroy the events of the call and of its future while their device is current. */
+	~Call() override
+	{
+		if (!arrival_)
+			return;
+		const OnDevice current(arrival_->stream.device());
+		future_.reset();
+		arrival_.reset();
+	}
+
 	std::vector<at::Tensor> result() override
 	{
 		return tensors_;
@@ -434,7 +444,7 @@ class Session final : public std::enable_shared_from_this<Session>
 			[self = shared_from_this(), call, level](std::exception_ptr error) {
 				self->end(call, level, error);
 			});
-		staging_.push([this, transfer] { staging_.stage(transfer); });
+		staging_.push([this, transfer]() mutable { staging_.stage(std::move(transfer)); });
 	}
 
 	/* Start a call of a chunk. */

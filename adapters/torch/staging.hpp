@@ -26,6 +26,7 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -83,6 +84,27 @@ inline void keep_for(const at::Tensor &tensor, const c10::Stream &stream)
 {
 	c10::impl::VirtualGuardImpl(stream.device_type()).recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
 }
+
+/*
+ * Make a device current in a scope, in a thread that has not chosen a device. An event that is recorded, waited for or
+ * destroyed where device 0 is current would create a context on device 0, which takes hundreds of MB there. A device that
+ * has failed changes nothing.
+ */
+class OnDevice
+{
+      public:
+	explicit OnDevice(const c10::Device &device)
+	{
+		try {
+			guard_.reset_device(device);
+		} catch (const c10::Error &) {
+			return;
+		}
+	}
+
+      private:
+	c10::OptionalDeviceGuard guard_;
+};
 
 /* The streams of a device that copy to the host and from it. */
 struct Lane {
@@ -324,14 +346,17 @@ class Staging
 		changed_.notify_all();
 	}
 
-	/* Start the chunks of a call one after the other, in run()'s thread. */
-	void stage(const std::shared_ptr<Transfer> &transfer)
+	/* Start the chunks of a call one after the other, in run()'s thread. The caller gives up the transfer. */
+	void stage(std::shared_ptr<Transfer> transfer)
 	{
+		const OnDevice current(transfer->device());
+
 		try {
 			start_chunks(transfer);
 		} catch (...) {
 			transfer->fail(std::current_exception());
 		}
+		transfer = nullptr; /* while the device is current */
 	}
 
       private:
@@ -449,6 +474,7 @@ class Staging
 	/* Take a chunk's result, in libfpisa's thread. */
 	static void done(void *arg, int rc, uint32_t flags)
 	{
+		const OnDevice current(static_cast<Chunk *>(arg)->transfer->device());
 		std::unique_ptr<Chunk> chunk(static_cast<Chunk *>(arg));
 		Transfer &transfer = *chunk->transfer;
 		const auto kept = transfer.kept_of(chunk->first, chunk->first + chunk->count);

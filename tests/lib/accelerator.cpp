@@ -110,6 +110,22 @@ Queue &queue_of(const c10::Stream &stream)
 }
 
 thread_local c10::DeviceIndex current;
+
+/* Make a device current as CUDA's runtime does, which creates a context there. */
+void use(c10::DeviceIndex device)
+{
+	count(device ? "uses of device 1" : "uses of device 0");
+	current = device;
+}
+
+/* Do as PyTorch does for an event of CUDA: make its device current, and then the one before. */
+void visit(c10::DeviceIndex device)
+{
+	const auto before = current;
+
+	use(device);
+	use(before);
+}
 thread_local c10::StreamId streams[DEVICES];
 
 struct Mark {
@@ -126,7 +142,10 @@ struct Guard final : public c10::impl::DeviceGuardImplInterface {
 	}
 	c10::Device exchangeDevice(c10::Device d) const override
 	{
-		return c10::Device(TYPE, std::exchange(current, d.index()));
+		const auto before = current;
+
+		use(d.index());
+		return c10::Device(TYPE, before);
 	}
 	c10::Device getDevice() const override
 	{
@@ -134,7 +153,7 @@ struct Guard final : public c10::impl::DeviceGuardImplInterface {
 	}
 	void setDevice(c10::Device d) const override
 	{
-		current = d.index();
+		use(d.index());
 	}
 	void uncheckedSetDevice(c10::Device d) const noexcept override
 	{
@@ -167,6 +186,7 @@ struct Guard final : public c10::impl::DeviceGuardImplInterface {
 		auto mark = std::make_shared<Mark>();
 
 		count("record");
+		visit(s.device_index());
 		delete static_cast<Event *>(*event);
 		*event = new Event(mark);
 		queue_of(s).push([mark] {
@@ -178,6 +198,7 @@ struct Guard final : public c10::impl::DeviceGuardImplInterface {
 	void block(void *event, const c10::Stream &s) const override
 	{
 		count("block");
+		visit(s.device_index());
 		queue_of(s).push([mark = *static_cast<Event *>(event)] {
 			std::unique_lock<std::mutex> lock(mark->lock);
 			mark->changed.wait(lock, [&] { return mark->reached; });
@@ -190,8 +211,10 @@ struct Guard final : public c10::impl::DeviceGuardImplInterface {
 
 		return mark.reached;
 	}
-	void destroyEvent(void *event, const c10::DeviceIndex) const noexcept override
+	void destroyEvent(void *event, const c10::DeviceIndex device) const noexcept override
 	{
+		if (event)
+			visit(device);
 		delete static_cast<Event *>(event);
 	}
 	void synchronizeStream(const c10::Stream &s) const override

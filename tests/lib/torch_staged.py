@@ -290,6 +290,23 @@ def half_summed():
     return t
 
 
+def second_device(rank, size):
+    """A rank of device 1 does not use device 0, where CUDA would create a context."""
+    STUB.set_device(1)
+    t = torch.ones(LARGE, device=device(1))
+    before = STUB.counts()
+    for _ in range(3):
+        work = dist.all_reduce(t, async_op=True)
+        doubled = work.get_future().then(lambda f: f.value()[0])
+        work.wait()
+        doubled.wait()
+    del work, doubled
+    assert (t == size ** 3).all()
+    after = STUB.counts()
+    assert after["uses of device 0"] == before.get("uses of device 0", 0), (before, after)
+    assert after["uses of device 1"] > before["uses of device 1"]
+
+
 @check
 def written_after_an_error(rank, size):
     """Values that the program writes after the error of a call stay, though sums of the call were on their way."""
@@ -483,6 +500,9 @@ def run_all(names):
         for function in nccl_inside, data_parallel, fully_sharded:
             run(1, function, gpus=True)
         print("nccl_inside passed", flush=True)
+    if STUB and (not names or "second_device" in names):
+        run(2, second_device)
+        print("second_device passed", flush=True)
     if STUB and (not names or "inner_missing" in names):
         run(2, inner_missing, gpus=True)
         print("inner_missing passed", flush=True)
