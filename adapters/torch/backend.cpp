@@ -190,6 +190,15 @@ template <class Any> static void shut_down(Any &, long)
 {
 }
 
+template <class Any> static auto abort_backend(Any &backend, int) -> decltype(backend.abort())
+{
+	return backend.abort();
+}
+
+template <class Any> static void abort_backend(Any &, long)
+{
+}
+
 class Backend final : public Base
 {
       public:
@@ -206,8 +215,8 @@ class Backend final : public Base
 	~Backend() override
 	{
 		leave();
-		if (gpus_apart())
-			without_python([this] { shut_down(*inner_of_gpus_, 0); });
+		if (gpus_apart() && getpid() == pid_)
+			without_python([this] { abort_gpus(); });
 	}
 
 	Session &session()
@@ -382,6 +391,24 @@ class Backend final : public Base
 			connect_to(*inner_of_gpus_, device, 0);
 	}
 
+	/* Override a method that newer versions of PyTorch have: end the calls in progress with an error at all ranks. */
+	void abort()
+	{
+		leave();
+		abort_backend(*inner_, 0);
+		if (gpus_apart())
+			abort_backend(*inner_of_gpus_, 0);
+	}
+
+	/* Override a method that newer versions of PyTorch have. */
+	void shutdown()
+	{
+		leave();
+		shut_down(*inner_, 0);
+		if (gpus_apart())
+			shut_down(*inner_of_gpus_, 0);
+	}
+
 #if TORCH_VERSION_MAJOR >= 2
 	void startCoalescing() override
 	{
@@ -425,22 +452,6 @@ class Backend final : public Base
 		return join_(store, int(mine - ranks.begin()), int(ranks.size()), o->timeout, world);
 	}
 
-	/* End the calls in progress with an error at all ranks. */
-	void abort() override
-	{
-		leave();
-		inner_->abort();
-		if (gpus_apart())
-			inner_of_gpus_->abort();
-	}
-
-	void shutdown() override
-	{
-		leave();
-		inner_->shutdown();
-		if (gpus_apart())
-			inner_of_gpus_->shutdown();
-	}
 #endif
 
 	Pending allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &o) override
@@ -465,6 +476,16 @@ class Backend final : public Base
 #endif
 
       private:
+	/* End NCCL's calls. Unlike a shutdown, this does not wait for other ranks. Errors are ignored. */
+	void abort_gpus() noexcept
+	{
+		try {
+			abort_backend(*inner_of_gpus_, 0);
+		} catch (...) {
+			return;
+		}
+	}
+
 	void leave()
 	{
 		without_python([this] { session_->leave(); });
@@ -697,6 +718,7 @@ class Backend final : public Base
 	const std::vector<int64_t> ranks_; /* the world rank of each group rank; empty for the world */
 	Milliseconds timeout_;
 	const Join join_;
+	const pid_t pid_ = getpid();
 	/* works since startCoalescing(); null outside of coalescing */
 	std::unique_ptr<std::vector<Pending>> coalesced_;
 	Report report_;

@@ -337,6 +337,21 @@ def half_summed_is_no_input(rank, size):
 
 
 @check
+def aborted(rank, size):
+    """abort() and shutdown() leave the group, where PyTorch's process groups have them. A call in progress ends with an error."""
+    group = dist.distributed_c10d._get_default_group()
+    leave = getattr(group, ["abort", "shutdown"][rank], None)
+    if not leave:
+        return
+    work = dist.all_reduce(torch.ones(10, device=device()), async_op=True) if rank else None
+    time.sleep(0 if rank else 0.3)
+    leave()
+    raises(RuntimeError, "this process group is destroyed", dist.all_reduce, torch.ones(10))
+    if work:
+        raises(RuntimeError, "fpisa: ", work.wait)
+
+
+@check
 def left_in_a_callback(rank, size):
     """A callback may start a call while another thread leaves the group. The call is an error."""
     group, entered, errors = dist.distributed_c10d._get_default_group(), threading.Event(), []
@@ -491,7 +506,7 @@ def run_all(names):
     for function in CHECKS + (GPU_CHECKS if DEVICE == "cuda" else []):
         if not names or function.__name__ in names:
             began = time.monotonic()
-            run(2 if function in (destroyed, written_after_an_error, half_summed_is_no_input, left_in_a_callback) else 3, function)
+            run(2 if function in (destroyed, written_after_an_error, half_summed_is_no_input, aborted, left_in_a_callback) else 3, function)
             print(f"{function.__name__} passed in {time.monotonic() - began:.2f} s", flush=True)
     if not names or "deadline" in names:
         run(2, deadline, timeout=1.5)

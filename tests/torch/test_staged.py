@@ -18,7 +18,7 @@ setup(name="accelerator", ext_modules=[CppExtension("accelerator", ["accelerator
       cmdclass={"build_ext": BuildExtension.with_options(use_ninja=False)})
 """
 CHECKS = """types_and_operations large not_contiguous asynchronous streams freed coalesced futures parts premultiplied inference
-reports refusals destroyed written_after_an_error half_summed_is_no_input left_in_a_callback forked deadline second_device inner_missing""".split()
+reports refusals destroyed written_after_an_error half_summed_is_no_input aborted left_in_a_callback forked deadline second_device inner_missing""".split()
 pytestmark = pytest.mark.long
 
 
