@@ -160,11 +160,24 @@ class Call final : public c10d::Work
 	{
 		try {
 			if (!error)
-				deliver();
+				copy_back();
+			record();
 		} catch (...) {
-			error = std::current_exception();
+			error = error ? error : std::current_exception();
 		}
 		finish(error);
+	}
+
+	/* Return whether the call has ended and no copy to the tensors is in progress. */
+	bool isCompleted() override
+	{
+		return Work::isCompleted() && (!arrival_ || arrival_->written.query());
+	}
+
+	/* Override a method that newer versions of PyTorch have, which would let the stream go on before the last copy. */
+	void blockCurrentStream()
+	{
+		wait();
 	}
 
 	/* Complete the future before wait() returns, as Gloo does. Do so here if the session's thread is busy. */
@@ -173,7 +186,7 @@ class Call final : public c10d::Work
 		try {
 			Work::wait(timeout);
 		} catch (...) {
-			if (isCompleted())
+			if (Work::isCompleted())
 				end_future();
 			throw;
 		}
@@ -196,12 +209,11 @@ class Call final : public c10d::Work
 			guard.reset_stream(arrival_->stream);
 		if (error)
 			await_copies();
-		level_of_thread()++;
+		const Deeper deeper;
 		if (error)
 			future_->setError(error);
 		else
 			future_->markCompleted(c10::IValue(tensors_));
-		level_of_thread()--;
 	}
 
 	/* Return the level of the calls that this thread starts. The level is 0 outside of callbacks. */
@@ -212,6 +224,19 @@ class Call final : public c10d::Work
 	}
 
       private:
+	/* Run callbacks one level deeper. */
+	struct Deeper {
+		Deeper()
+		{
+			level_of_thread()++;
+		}
+
+		~Deeper()
+		{
+			level_of_thread()--;
+		}
+	};
+
 	/* The stream that writes the result, and what it records after that. */
 	struct Arrival {
 		explicit Arrival(const c10::Stream &stream) : stream(stream), written(stream.device_type())
@@ -239,13 +264,9 @@ class Call final : public c10d::Work
 		}
 	}
 
-	void deliver()
+	/* Note the point after the last copy, of a failed call too. */
+	void record()
 	{
-		c10::OptionalStreamGuard guard;
-
-		if (arrival_)
-			guard.reset_stream(arrival_->stream);
-		copy_back();
 		if (arrival_)
 			arrival_->written.record(arrival_->stream);
 	}
@@ -253,8 +274,11 @@ class Call final : public c10d::Work
 	/* Tensors created in inference_mode() can be written only in that mode, which is a setting of each thread. */
 	void copy_back()
 	{
+		c10::OptionalStreamGuard guard;
 		int64_t at = 0;
 
+		if (arrival_)
+			guard.reset_stream(arrival_->stream);
 		if (!kept_.defined() || (tensors_.size() == 1 && kept_.is_same(tensors_[0])))
 			return;
 		for (auto &t : tensors_) {
@@ -535,7 +559,17 @@ class Session final : public std::enable_shared_from_this<Session>
 				call = std::move(ended.front());
 				ended.pop_front();
 			}
-			call->end_future();
+			end_future(*call);
+		}
+	}
+
+	/* Complete a call's future. An exception, as of a device that has failed, must not end the process. */
+	static void end_future(Call &call)
+	{
+		try {
+			call.end_future();
+		} catch (const std::exception &e) {
+			TORCH_WARN("fpisa: the future of a call: ", e.what());
 		}
 	}
 

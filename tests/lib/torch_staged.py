@@ -190,6 +190,22 @@ def freed(rank, size):
 
 
 @check
+def completed(rank, size):
+    """is_completed() is not true before the sums are in the tensor."""
+    t = torch.ones(LARGE, device=device())
+    if STUB:
+        STUB.delay(0.1)
+    work = dist.all_reduce(t, async_op=True)
+    while not work.is_completed():
+        time.sleep(0.001)
+    if STUB:
+        STUB.delay(0)  # for the copies of the next line
+    assert (t == size).all(), (t != size).sum()
+    if STUB:
+        STUB.delay(0.002)
+
+
+@check
 def coalesced(rank, size):
     shapes = (10,), (3, 400), (200000,)
     tensors = [draw(i, shape, torch.float32, rank).to(device()) for i, shape in enumerate(shapes)]

@@ -17,7 +17,7 @@ from torch.utils.cpp_extension import BuildExtension, CppExtension
 setup(name="accelerator", ext_modules=[CppExtension("accelerator", ["accelerator.cpp"], extra_compile_args=["-O1", "-g0"])],
       cmdclass={"build_ext": BuildExtension.with_options(use_ninja=False)})
 """
-CHECKS = """types_and_operations large not_contiguous asynchronous streams freed coalesced futures parts premultiplied inference
+CHECKS = """types_and_operations large not_contiguous asynchronous streams freed completed coalesced futures parts premultiplied inference
 reports refusals destroyed written_after_an_error half_summed_is_no_input aborted left_in_a_callback forked deadline second_device inner_missing""".split()
 pytestmark = pytest.mark.long
 
