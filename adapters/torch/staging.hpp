@@ -79,6 +79,21 @@ inline bool is_captured(const c10::Stream &stream)
 	return query && native && !query(native, &status) && status;
 }
 
+/*
+ * Let this thread make calls of CUDA's runtime that would otherwise end a capture of another thread, such as the query of
+ * an event or the allocation of pinned memory. The thread itself captures nothing.
+ */
+inline void allow_captures_elsewhere()
+{
+	using Exchange = int (*)(int *mode);
+	static const auto exchange =
+		reinterpret_cast<Exchange>(dlsym(RTLD_DEFAULT, "cudaThreadExchangeStreamCaptureMode"));
+	int mode = 2; /* cudaStreamCaptureModeRelaxed */
+
+	if (exchange)
+		exchange(&mode);
+}
+
 /* Keep the tensor's memory from reuse until the stream has finished what it does so far and until the tensor is freed. */
 inline void keep_for(const at::Tensor &tensor, const c10::Stream &stream)
 {
@@ -321,6 +336,7 @@ class Staging
 	{
 		std::unique_lock<std::mutex> lock(lock_);
 
+		allow_captures_elsewhere();
 		prctl(PR_SET_TIMERSLACK, 1ul); /* so that await() looks as often as it says */
 		for (;;) {
 			changed_.wait(lock, [&] { return closed_ || !queue_.empty(); });
@@ -474,6 +490,7 @@ class Staging
 	/* Take a chunk's result, in libfpisa's thread. */
 	static void done(void *arg, int rc, uint32_t flags)
 	{
+		allow_captures_elsewhere();
 		const OnDevice current(static_cast<Chunk *>(arg)->transfer->device());
 		std::unique_ptr<Chunk> chunk(static_cast<Chunk *>(arg));
 		Transfer &transfer = *chunk->transfer;
