@@ -198,15 +198,14 @@ class Call final : public c10d::Work
 	void end_future()
 	{
 		auto error = exception();
-
-		if (future_ended_.exchange(true)) {
-			future_->wait();
-			return;
-		}
 		c10::OptionalStreamGuard guard;
 
 		if (arrival_)
 			guard.reset_stream(arrival_->stream);
+		if (future_ended_.exchange(true)) {
+			future_->wait();
+			return;
+		}
 		if (error)
 			await_copies();
 		const Deeper deeper;
