@@ -362,6 +362,14 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m)
 	m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
 
+/* PyTorch 2.4 does not have a fallback of autograd for this type of device, which c10d's operators need. */
+TORCH_LIBRARY_IMPL(c10d, AutogradPrivateUse1, m)
+{
+	for (const char *name : {"allreduce_", "allreduce_coalesced_", "reduce_", "reduce_scatter_",
+				 "_reduce_scatter_base_", "broadcast_"})
+		m.impl(name, torch::CppFunction::makeFallthrough());
+}
+
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
 {
 	m.def("delay", [](double seconds) { delay_us = int64_t(seconds * 1e6); });

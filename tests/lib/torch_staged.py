@@ -8,6 +8,7 @@
 The second form is one rank of several processes, which soft_server at that port serves. NCCL is inside. ACCELERATOR is a build of accelerator.cpp, which imitates a device. Without names all checks run that the device allows.
 Expected values are computed in float64 from all ranks' contributions, which each rank can draw.
 """
+import gc
 import importlib.util
 import os
 import signal
@@ -310,6 +311,7 @@ def half_summed():
 
 def second_device(rank, size):
     """A rank of device 1 does not use device 0, where CUDA would create a context."""
+    gc.collect()  # what other checks have left on device 0
     STUB.set_device(1)
     t = torch.ones(LARGE, device=device(1))
     before = STUB.counts()
