@@ -50,22 +50,19 @@ static struct target *target_of(uint32_t id)
 	return NULL;
 }
 
-static bool goes_to(const struct target *t)
-{
-	return !memcmp(a.in.data + 30, &t->job.address.w[3], 4);
-}
-
 /*
  * Return whether the frame's address is the address of the job that the frame names, or of any job if the frame names
  * no existing job.
  */
 static bool for_us(void)
 {
-	a.t = a.in.len < FPISA_PAYLOAD_OFFSET ? NULL : target_of(harness_hdr(&a.in)->job);
+	const struct fpisa_hdr *hdr = headers_fpisa(&a.in);
+
+	a.t = hdr ? target_of(hdr->job) : NULL;
 	if (a.t)
-		return goes_to(a.t);
+		return headers_to(&a.in, &a.t->job.address);
 	for (int i = 0; i < targets; i++)
-		if (goes_to(&target[i]))
+		if (headers_to(&a.in, &target[i].job.address))
 			return true;
 	return false;
 }

@@ -17,10 +17,46 @@ bool headers_ip_intact(const uint8_t *ip)
 	return (s >> 16) + (s & 0xffff) == 0xffff;
 }
 
+static bool is_ipv6(const struct frame *f)
+{
+	return f->len >= 14 && headers_be16(f, 12) == ETH_P_IPV6;
+}
+
+/* Return by how many bytes the headers after IP are further back than in an IPv4 frame. */
+static uint32_t shift(const struct frame *f)
+{
+	return is_ipv6(f) ? 20 : 0;
+}
+
+const struct fpisa_hdr *headers_fpisa(const struct frame *f)
+{
+	uint32_t at = FPISA_OFFSET + shift(f);
+
+	return f->len < at + FPISA_HDR_LEN ? NULL : (const struct fpisa_hdr *)(f->data + at);
+}
+
+bool headers_to(const struct frame *f, const struct fpisa_address *address)
+{
+	return is_ipv6(f) ? !memcmp(f->data + 38, address, 16) : !memcmp(f->data + 30, &address->w[3], 4);
+}
+
+/* Return the verdict on an IPv6 frame. No target has an IPv6 address. */
+static enum fpisa_verdict ipv6_verdict(const struct frame *f, uint32_t ports)
+{
+	const uint8_t *p = f->data;
+
+	if (f->len < FPISA_OFFSET + 20 + 2 || p[14] >> 4 != 6 || p[20] != 17 || headers_be16(f, 56) < FPISA_PORT ||
+	    headers_be16(f, 56) > FPISA_PORT + ports || p[62] != 'F' || p[63] != 'P')
+		return FPISA_V_not_ours;
+	return FPISA_V_wrong_destination;
+}
+
 enum fpisa_verdict headers_verdict(const struct frame *f, bool for_us, uint32_t ports, uint32_t *payload)
 {
 	const uint8_t *p = f->data;
 
+	if (is_ipv6(f))
+		return ipv6_verdict(f, ports);
 	if (f->len < FPISA_OFFSET + 2 || headers_be16(f, 12) != ETH_P_IP || p[14] != 0x45 || p[23] != 17 ||
 	    headers_be16(f, 20) & 0x1fff || headers_be16(f, 36) < FPISA_PORT ||
 	    headers_be16(f, 36) > FPISA_PORT + ports || p[42] != 'F' || p[43] != 'P')

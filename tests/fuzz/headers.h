@@ -12,7 +12,8 @@
 /*
  * Return the verdict of doc/wire.md, section 2. `for_us` says that the destination is the address of the job that the
  * frame names, or of any job if the frame names no existing job. `ports` is the number of ports after the first. Set
- * *payload to the bytes after the FPISA header.
+ * *payload to the bytes after the FPISA header. An IPv6 frame is for no job of the fuzzers, because they all have
+ * IPv4 addresses and no mutation writes a mapped address.
  */
 enum fpisa_verdict headers_verdict(const struct frame *f, bool for_us, uint32_t ports, uint32_t *payload);
 
@@ -27,6 +28,12 @@ bool headers_ip_intact(const uint8_t *ip);
  * if the frame has two tags, or a service tag.
  */
 bool headers_untag(const struct frame *sent, struct frame *in, int *tag);
+
+/* Return the FPISA header of a frame of either family without a tag, or NULL if the frame is too short for it. */
+const struct fpisa_hdr *headers_fpisa(const struct frame *f);
+
+/* Return whether the frame, of either family and without a tag, has this destination. */
+bool headers_to(const struct frame *f, const struct fpisa_address *address);
 
 /* Return the 16 bits at byte `at` of the frame. */
 uint32_t headers_be16(const struct frame *f, uint32_t at);

@@ -301,6 +301,7 @@ static int fuzz(uint64_t cases, uint64_t check_all)
 /*
  * Return whether a frame can provoke the verdict. No frame can provoke `internal`. No frame can provoke the verdicts of
  * the kernel's routes either, because ranks with a known port need no route. queries.c tests the verdicts of queries.
+ * The fuzzer sends no two HELLOs in one frame, and no target has leaves, a parent or an IPv6 address.
  */
 static bool provocable(unsigned int v)
 {

@@ -182,6 +182,7 @@ static enum fpisa_verdict checks(const struct target *t, const struct fpisa_hdr 
 bool checker_expect(void)
 {
 	struct fpisa_hdr *r = &a.reply.hdr;
+	const struct fpisa_hdr *hdr;
 	struct frame bare;
 	bool for_us;
 	int tag;
@@ -194,9 +195,10 @@ bool checker_expect(void)
 		a.verdict = FPISA_V_qinq;
 		return true;
 	}
-	if (bare.len >= FPISA_PAYLOAD_OFFSET)
-		a.t = target_of(harness_hdr(&bare)->job);
-	for_us = !memcmp(bare.data + 30, &target[0].q.job.address.w[3], 4);
+	hdr = headers_fpisa(&bare);
+	if (hdr)
+		a.t = target_of(hdr->job);
+	for_us = headers_to(&bare, &target[0].q.job.address);
 	a.verdict = headers_verdict(&bare, for_us, 0, &a.payload);
 	if (a.verdict != FPISA_V_not_ours && a.verdict != FPISA_V_wrong_destination) {
 		/* No query in this program has a VLAN. */
