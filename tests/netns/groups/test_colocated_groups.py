@@ -151,7 +151,7 @@ def test_port_of_the_manager(hosts):
         said = hosts.agents[i].stdout.readline()
         assert said.startswith("aggregator 10.98.0.12:18000 of" if i else "serving groups at 0.0.0.0:19000;"), said
     found = examine(hosts.worker[0], "--config", hosts.config, "--pin", hosts.pin(0))
-    assert found["manager", "port"]["text"] == "listens at TCP 0.0.0.0:19000"
+    assert found["manager", "port"]["text"] == "the manager listens at TCP 0.0.0.0:19000"
 
 
 def test_what_is_missing(hosts):

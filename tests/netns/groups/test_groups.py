@@ -161,7 +161,7 @@ def test_who_may_not_join(groups, tmp_path):
         assert answer["rc"] == -rc and text in answer["error"], answer
 
     refused(EEXIST, "group train: a group of this name exists, with 2 ranks", "train", 0, 2)
-    refused(EDQUOT, "key 'train' has 1 groups", "other", 0, 2)
+    refused(EDQUOT, "key 'train' has reached its limit of 1 groups", "other", 0, 2)
     refused(EACCES, "a key is needed here", "other", 0, 2, key_file="")
     g.net.fpisa("key", "new", "train", str(tmp_path / "wrong"))
     refused(EACCES, "the manager does not accept key train:", "other", 0, 2, key_file=str(tmp_path / "wrong"))
@@ -214,7 +214,7 @@ def test_refusals_are_logged(groups, tmp_path):
     assert [rank.line()["rc"] for rank in ranks] == [-EACCES] * 2
     logged("refused 10.99.", ", key train (format): group train: the manager does not offer format fp64; add the format to formats in [manager]")
     assert g.start(1, "other", 0, 2).line()["rc"] == -EDQUOT
-    logged("refused 10.99.2.3, key train (quota): group other: key 'train' has 1 groups")
+    logged("refused 10.99.2.3, key train (quota): group other: key 'train' has reached its limit of 1 groups")
     assert g.start(1, "other", 0, 2, key_file="").line()["rc"] == -EACCES
     logged("refused 10.99.2.3, without a key (key): a key is needed here")
     g.net.fpisa("key", "new", "stranger", str(tmp_path / "wrong"))

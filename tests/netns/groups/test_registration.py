@@ -194,7 +194,7 @@ def test_configuration_is_read_again(site):
 
 def test_limits_of_its_own(site):
     """A group that the aggregator's own file does not allow is refused. The error names the limit, the aggregator and the key."""
-    for lines, rc, says in ((("formats = fp64",), -errno.EACCES, "the manager does not offer format fp32; add the format to formats"),
+    for lines, rc, says in ((("formats = fp64",), -errno.EACCES, "the manager does not offer format fp32; add the format to formats in [manager]"),
                             (("networks = 10.98.0.11/32",), -errno.EACCES,
                              "10.98.0.12 is not in a network that may ask for groups; add the network to networks in [manager]"),
                             (("size = 2",), -errno.EINVAL, "the group has 3 ranks, but the manager allows 2; raise size in [manager]")):
@@ -572,7 +572,7 @@ def test_doctor(site):
         text = f.read()
     with open(argv[-1], "w") as f:
         f.write(text.replace("manager = 10.98.0.1\n", ""))
-    assert found()["registered"]["text"].startswith("not registered with the manager at the host of its --manager") and "port" not in found()
+    assert found()["registered"]["text"].startswith("this aggregator is not registered with the manager at the host of its --manager") and "port" not in found()
     with open(argv[-1], "w") as f:
         f.write(text)
     site.serve()

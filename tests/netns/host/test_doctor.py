@@ -88,7 +88,7 @@ def test_privilege_that_suffices(lab):
     net.agg.run(*caps, "job", "add", 1, "--workers", net.addresses[0], "--address", ADDRESS)
     status, out, err = net.agg.try_run(*caps, "doctor", "p0")
     assert status == 0 and "privilege: CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON suffice; without CAP_SYS_ADMIN" in out, (out, err)
-    assert "p0: xdp: the datapath is attached, native" in out and "verifier: accepts" in out
+    assert "p0: xdp: the datapath is attached, native" in out and "verifier: the datapath's programs are accepted" in out
     status, out, err = net.agg.try_run(*caps, "doctor", "p0", "--pin", BPFFS + "/other")
     assert status == 0 and "identifying it requires CAP_SYS_ADMIN" in out, (out, err)
 

@@ -53,7 +53,7 @@ def test_bad_jobs(lab):
     for workers, says, status in [
             (f"{a},{a}", f"ranks 0 and 1 are both {a}:18000", 1),
             (f"{a},{b}:1,{a}", f"ranks 0 and 2 are both {a}:18000", 1),
-            (f"{a},10.1.2.300", "'10.1.2.300' is not an IPv4 address", 2),
+            (f"{a},10.1.2.300", "'10.1.2.300' is not an IPv4 or IPv6 address", 2),
             (f"{a}@nosuch0", "nosuch0: no such interface", 1),
             (f"{a},239.0.0.1", "239.0.0.1 is not the address of a host", 2),
             ("10.99.1.1", "worker 10.99.1.1 is an address of this machine", 1),

@@ -331,10 +331,10 @@ def test_refusals(asked, tmp_path):
     says = q.fails(*groups, key=other, workers=q.net.addresses[0])
     assert f"{first} refuses key queries:" in says and f", the last of the master's file {other}; that line must be " in says
     assert "no key in common" in says
-    hear(q.workers[0], re.escape(f"its key is not in the worker's file {q.key}; "))
+    hear(q.workers[0], re.escape(f"the master's key is not in the worker's file {q.key}; "))
     for make, why in (
             (lambda: os.chmod(other, 0o644), "users other than its owner may use it"), (lambda: os.unlink(other), "No such file or directory"),
-            (lambda: write_private(other, "queries:0123456789abcdef:0123\n"), "is not a key NAME:ID:SECRET")):
+            (lambda: write_private(other, "queries:0123456789abcdef:0123\n"), "the line is not a key NAME:ID:SECRET")):
         make()
         assert re.search(f"run: read the master's key file: {other}(:1)?: {why}", q.fails(*groups, key=other))
         status, _, err = q.master.try_run(FPISA, "query", "worker", q.directory(0), "--key", other)
