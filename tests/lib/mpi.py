@@ -108,7 +108,7 @@ def no_clean_up(mpi):
         return ["-disable-auto-cleanup"]
     said = subprocess.run(["mpirun.openmpi", "--version"], text=True, capture_output=True).stdout
     # With --enable-recovery, Open MPI 5 ends the ranks of other hosts when rank 0 dies.
-    return ["--enable-recovery"] if "(Open MPI) 4." in said else ["--with-ft", "ulfm"]
+    return ["--enable-recovery"] if ") 4." in said else ["--with-ft", "ulfm"]
 
 
 def begin(c, ranks, how, *shell, **env):

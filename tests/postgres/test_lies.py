@@ -71,7 +71,7 @@ CASES = [
     ("text with a 0", [ready([A, B]), records([b"1", b"x\0y"]), done(1)], SCAN, "a row has another value in column 'b text'"),
     ("no UTF-8 in a number's place", [ready([("a", TEXT), B]), records([b"\xff\xfe", b"x"]), done(1)], SCAN, 'invalid byte sequence for encoding "UTF8": 0xff'),
     ("no UTF-8", [ready([A, B]), records([b"1", b"\xff\xfe"]), done(1)], SCAN, "invalid byte sequence for encoding"),
-    ("fewer than it says", [ready([A, B]), records([b"1", b"x"]), done(2)], SCAN, "has sent 1 rows, but reports 2"),
+    ("fewer than it says", [ready([A, B]), records([b"1", b"x"]), done(2)], SCAN, "sent 1 rows, but reported 2"),
     ("another's rank", [ready([A, B]), done(rank=1)], SCAN, "not a message of this protocol"),
     ("begins again", [ready([A, B]), records([b"1", b"x"]), ("START", LOST, struct.pack("<I", 1))], SCAN, "not a message of this protocol"),
     ("ready twice", [ready([A, B]), ready([A, B])], SCAN, "not a message of this protocol"),

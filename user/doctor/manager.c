@@ -73,7 +73,8 @@ static void check_keys(struct doctor *d, const struct manager_policy *p, bool el
 		finding(d, LEVEL_FAULT, subject, "keys", doctor_key_fix(p->key_file, fix, sizeof(fix)), "%s",
 			fpisa_error());
 	else
-		finding(d, LEVEL_OK, subject, "keys", NULL, "%zu keys are in %s", keys.n, p->key_file);
+		finding(d, LEVEL_OK, subject, "keys", NULL, "%zu %s in %s", keys.n, keys.n == 1 ? "key is" : "keys are",
+			p->key_file);
 	for (int i = 0; !err && !elsewhere && i < p->keys; i++) {
 		char check[FPISA_PSK_NAME + 8];
 
