@@ -34,22 +34,26 @@ GLOBAL_FN int is_sealed(struct xdp_md *ctx, __u32 id, __u32 payload, __u32 v)
 	return tag == tag_frame(ctx, &key, id, payload);
 }
 
-/* Check a contribution from this address. Return FPISA_V_ok, or the verdict with which to refuse the ADD. */
-static __always_inline enum fpisa_verdict check(struct xdp_md *ctx, const struct packet *p,
-						const struct fpisa_address *from)
+/* Check port, checksum and tag of an ADD. `v` is the verdict on its header. Return the verdict on the whole frame. */
+static __always_inline enum fpisa_verdict check_seal(struct xdp_md *ctx, const struct packet *p, enum fpisa_verdict v)
 {
-	const struct headers *h = &p->h;
-	enum fpisa_verdict v;
-
-	v = fpisa_check_add(h->fpisa, p->payload, p->job, p->session, from, h->udp->source);
 	if (v == FPISA_V_ok)
-		v = fpisa_check_port(h->fpisa, p->job, p->port);
+		v = fpisa_check_port(p->h.fpisa, p->job, p->port);
 	/* Check the whole frame first, because a damaged frame gets no answer. */
 	if (v != FPISA_V_ok && !fpisa_reported(v))
 		return v;
 	if (is_sealed(ctx, p->id, p->payload, v))
 		return v;
 	return p->job->keyed ? FPISA_V_tag : FPISA_V_checksum;
+}
+
+/* Check a contribution from this address. Return FPISA_V_ok, or the verdict with which to refuse the ADD. */
+static __always_inline enum fpisa_verdict check(struct xdp_md *ctx, const struct packet *p,
+						const struct fpisa_address *from)
+{
+	const struct headers *h = &p->h;
+
+	return check_seal(ctx, p, fpisa_check_add(h->fpisa, p->payload, p->job, p->session, from, h->udp->source));
 }
 
 /*

@@ -153,6 +153,21 @@ static __always_inline __s64 without_checksum(__s64 sums)
 }
 
 /*
+ * Write the tag by `key` into the frame of a job with a token, whose FPISA header and payload are otherwise complete. Return
+ * the sums for address_reply().
+ */
+static __always_inline __s64 seal_frame(struct xdp_md *ctx, struct fpisa_hdr *h, const struct fpisa_job *job,
+					const struct fpisa_key *key, __u32 id, __u32 payload)
+{
+	__s64 sums;
+
+	if (job->keyed)
+		h->secret = frame_tag(ctx, key, id, payload);
+	sums = frame_sum(ctx, payload);
+	return job->keyed ? without_checksum(sums) : sums;
+}
+
+/*
  * Write the FPISA checksum and the UDP checksum into a frame that is otherwise complete. `sums` is the result of
  * checksums_of() for the frame. `addresses` is the sum of fpisa_address_sum() for source and destination. The rest of the
  * pseudo header is the same for IPv4 and IPv6.

@@ -81,11 +81,7 @@ static __always_inline int send_result(struct xdp_md *ctx, struct fpisa_phv *phv
 
 	if (SWAPPED(phv))
 		run_swap(ctx, phv);
-	if (p->job->keyed)
-		p->h.fpisa->secret = frame_tag(ctx, &p->session->results_key, p->id, payload);
-	sums = frame_sum(ctx, payload);
-	if (p->job->keyed)
-		sums = without_checksum(sums);
+	sums = seal_frame(ctx, p->h.fpisa, p->job, &p->session->results_key, p->id, payload);
 	if (phv->resend)
 		return count_verdict(p->id, FPISA_V_resent, to_sender(ctx, &p->h, p->id, payload, sums));
 	count_flags(p->counters, flags);

@@ -125,6 +125,14 @@ GLOBAL_FN __u64 cookie_of(struct xdp_md *ctx, __u32 id, __u32 rank)
 	return job && find_headers(ctx, &h) ? fpisa_cookie(&job->key, rank, h.fpisa->aux) : 0;
 }
 
+/* Store the route that find_nexthop() has found as the rank's. */
+static __always_inline void store_route(struct fpisa_peer *peer, const struct fpisa_nexthop *hop)
+{
+	__builtin_memcpy(peer->mac, hop->mac, ETH_ALEN);
+	__builtin_memcpy(peer->local_mac, hop->local_mac, ETH_ALEN);
+	peer->ifindex = hop->ifindex;
+}
+
 /* Let `rank`, whose cookie has been checked, join the session, and store the route to the rank. */
 GLOBAL_FN int join_session(struct xdp_md *ctx, __u32 id, __u32 rank)
 {
@@ -152,11 +160,8 @@ GLOBAL_FN int join_session(struct xdp_md *ctx, __u32 id, __u32 rank)
 	}
 	mark_seen(id, rank);
 	newest = fpisa_welcome(h.fpisa, p, job, session, rank, fpisa_read_once(&job->live), &control->next_generation);
-	if (newest) {
-		__builtin_memcpy(peer->mac, hop->mac, ETH_ALEN);
-		__builtin_memcpy(peer->local_mac, hop->local_mac, ETH_ALEN);
-		peer->ifindex = hop->ifindex;
-	}
+	if (newest)
+		store_route(peer, hop);
 	lock_release(&session->lock);
 	return FPISA_V_welcome;
 }
@@ -194,8 +199,7 @@ GLOBAL_FN int answer_hello(struct xdp_md *ctx, __u32 id, __u32 v)
 	if (!p)
 		return count_verdict(id, FPISA_V_truncated, XDP_DROP);
 	sum = fpisa_hello_sums(h.fpisa, p);
-	__builtin_memcpy(h.eth->h_dest, hop->mac, ETH_ALEN);
-	__builtin_memcpy(h.eth->h_source, hop->local_mac, ETH_ALEN);
+	address_ethernet(h.eth, hop->mac, hop->local_mac);
 	address_reply(&h, job, &phv->from, h.udp->source, sizeof(*p), checksums_of(&sum));
 	return count_verdict(id, v, through(ctx, id, hop->ifindex, TO_SENDER));
 }

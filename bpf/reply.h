@@ -35,6 +35,13 @@ static __always_inline void address_reply(struct headers *h, const struct fpisa_
 	set_checksums(h, fpisa_address_sum(&job->address) + fpisa_address_sum(to), sums);
 }
 
+/* Write the Ethernet addresses of a frame to the station `mac`, from the port `local_mac`. */
+static __always_inline void address_ethernet(struct ethhdr *eth, const __u8 *mac, const __u8 *local_mac)
+{
+	__builtin_memcpy(eth->h_dest, mac, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, local_mac, ETH_ALEN);
+}
+
 /* Insert a VLAN tag with VLAN ID `id`. Return 0, or nonzero on an error. Packet pointers become invalid. */
 GLOBAL_FN int push_tag(struct xdp_md *ctx, __u32 id)
 {

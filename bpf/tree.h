@@ -190,14 +190,9 @@ GLOBAL_FN int send_up(struct xdp_md *ctx, __u32 id, __u32 payload, __u32 v)
 		return count_verdict(id, FPISA_V_internal, XDP_DROP);
 	if (!leaf->up.cookie)
 		return count_verdict(id, FPISA_V_secret, XDP_DROP);
-	if (job->keyed)
-		h.fpisa->secret = frame_tag(ctx, &leaf->up.key, id, payload);
-	sums = frame_sum(ctx, payload);
-	if (job->keyed)
-		sums = without_checksum(sums);
+	sums = seal_frame(ctx, h.fpisa, job, &leaf->up.key, id, payload);
 	port = bpf_ntohs(job->parent.port) + fpisa_port_index(h.fpisa->slot >> 1, job->window, leaf->up.ports);
-	__builtin_memcpy(h.eth->h_dest, leaf->parent.mac, ETH_ALEN);
-	__builtin_memcpy(h.eth->h_source, leaf->parent.local_mac, ETH_ALEN);
+	address_ethernet(h.eth, leaf->parent.mac, leaf->parent.local_mac);
 	address_reply(&h, job, &job->parent.addr, bpf_htons(port), payload, sums);
 	return count_verdict(id, v, through(ctx, id, leaf->parent.ifindex, TO_SENDER));
 }
@@ -308,8 +303,7 @@ GLOBAL_FN int hello_up(struct xdp_md *ctx, __u32 id)
 		return count_verdict(id, FPISA_V_truncated, XDP_DROP);
 	fpisa_make_leaf_hello(h.fpisa, p, job, &leaf->up, nh->w);
 	sum = fpisa_hello_sums(h.fpisa, p);
-	__builtin_memcpy(h.eth->h_dest, leaf->parent.mac, ETH_ALEN);
-	__builtin_memcpy(h.eth->h_source, leaf->parent.local_mac, ETH_ALEN);
+	address_ethernet(h.eth, leaf->parent.mac, leaf->parent.local_mac);
 	address_reply(&h, job, &job->parent.addr, job->parent.port, sizeof(*p), checksums_of(&sum));
 	return count_verdict(id, FPISA_V_hello_up, through(ctx, id, leaf->parent.ifindex, TO_SENDER));
 }
@@ -341,11 +335,8 @@ GLOBAL_FN int join_leaf(struct xdp_md *ctx, __u32 id, __u32 rank)
 	}
 	mark_seen(id, rank);
 	waiting = fpisa_leaf_hello(h.fpisa, p, job, session, &leaf->up, rank, fpisa_read_once(&job->live));
-	if (waiting != FPISA_HELLO_OLD) {
-		__builtin_memcpy(peer->mac, hop->mac, ETH_ALEN);
-		__builtin_memcpy(peer->local_mac, hop->local_mac, ETH_ALEN);
-		peer->ifindex = hop->ifindex;
-	}
+	if (waiting != FPISA_HELLO_OLD)
+		store_route(peer, hop);
 	lock_release(&session->lock);
 	return waiting == FPISA_HELLO_ALL_WAIT ? FPISA_V_hello_up : FPISA_V_welcome;
 }
@@ -494,11 +485,7 @@ static __always_inline int take_result(struct xdp_md *ctx, struct fpisa_phv *phv
 		p->h.fpisa->flags |= FPISA_F_MARKED;
 		p->counters->marked++;
 	}
-	if (p->job->keyed)
-		p->h.fpisa->secret = frame_tag(ctx, &p->session->results_key, phv->job, payload);
-	sums = frame_sum(ctx, payload);
-	if (p->job->keyed)
-		sums = without_checksum(sums);
+	sums = seal_frame(ctx, p->h.fpisa, p->job, &p->session->results_key, phv->job, payload);
 	count_flags(p->counters, p->h.fpisa->result_flags);
 	return fan_out(ctx, p, payload, sums, FPISA_V_down);
 }
@@ -621,16 +608,8 @@ static __always_inline enum fpisa_verdict check_part(struct xdp_md *ctx, const s
 						     const struct fpisa_address *from)
 {
 	const struct headers *h = &p->h;
-	enum fpisa_verdict v;
 
-	v = fpisa_check_partial(h->fpisa, p->payload, p->job, p->session, from, h->udp->source);
-	if (v == FPISA_V_ok)
-		v = fpisa_check_port(h->fpisa, p->job, p->port);
-	if (v != FPISA_V_ok && !fpisa_reported(v))
-		return v;
-	if (is_sealed(ctx, p->id, p->payload, v))
-		return v;
-	return p->job->keyed ? FPISA_V_tag : FPISA_V_checksum;
+	return check_seal(ctx, p, fpisa_check_partial(h->fpisa, p->payload, p->job, p->session, from, h->udp->source));
 }
 
 /* Add the part to the registers and record it, under the lock. Return whether it completes the round. */

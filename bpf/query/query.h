@@ -236,8 +236,7 @@ GLOBAL_FN int pass_on(struct xdp_md *ctx, __u32 rank, __u32 payload, __u32 v)
 	sums = seal_for(ctx, rank, payload);
 	if (!find_headers(ctx, &h))
 		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
-	__builtin_memcpy(h.eth->h_dest, peer->mac, ETH_ALEN);
-	__builtin_memcpy(h.eth->h_source, peer->local_mac, ETH_ALEN);
+	address_ethernet(h.eth, peer->mac, peer->local_mac);
 	address_reply(&h, job, &job->rank[rank].addr, job->rank[rank].port, payload, sums);
 	cut(ctx, payload);
 	action = through(ctx, q->job, peer->ifindex, rank);
