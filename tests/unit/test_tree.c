@@ -21,8 +21,8 @@
 struct rank {
 	uint64_t incarnation, cookie, results;
 	uint32_t generation, life;
-	uint64_t have; /* chunks whose results the rank has */
-	uint32_t patience;
+	uint64_t have;		  /* chunks whose results the rank has */
+	uint32_t patience, tries; /* turns without a result, and restarts since restarts by the test stopped */
 };
 
 enum place { TO_LEAF, TO_RANK, TO_ROOT, FROM_ROOT };
@@ -180,7 +180,11 @@ static void restart(struct world *w, uint32_t leaf, uint32_t rank)
 {
 	struct rank *r = &w->rank[leaf][rank];
 
-	*r = (struct rank){.incarnation = r->incarnation + 1 + below(w, 3), .life = r->life + 1};
+	*r = (struct rank){
+		.incarnation = r->incarnation + 1 + below(w, 3),
+		.life = r->life + 1,
+		.tries = r->tries + (uint32_t)w->settled,
+	};
 }
 
 static int is_gone(const struct world *w, uint32_t leaf, uint32_t rank)
@@ -364,7 +368,8 @@ static void turn(struct world *w, uint32_t leaf, uint32_t rank)
 			restart(w, leaf, rank);
 		return;
 	}
-	if (++r->patience > 400) {
+	/* A round trip takes many turns if many frames are in flight, so wait longer after each restart. */
+	if (++r->patience > 400u << fpisa_min(r->tries, 4)) {
 		restart(w, leaf, rank);
 		return;
 	}
@@ -468,7 +473,7 @@ static void end(struct world *w)
 
 #define WORLDS 60
 #define TROUBLE 20000 /* number of steps with restarts */
-#define LIMIT 300000  /* number of steps after which a rank counts as hanging */
+#define LIMIT 1000000 /* number of steps after which a rank counts as hanging */
 
 static void bits_of_the_flat_sum(void **state)
 {
