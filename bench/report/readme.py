@@ -20,6 +20,7 @@ import os
 import statistics
 import subprocess
 import sys
+import textwrap
 
 sys.dont_write_bytecode = True
 
@@ -45,7 +46,7 @@ LARGE, SMALL, WORKERS = 16 << 20, 1 << 10, 8
 
 # The options of `make bench BENCH=...`, a description, figures in bench/report/figures.json, and their formats.
 ROWS = [
-    ("collective", "all-reduce of 16 MB, 8 workers, 100 Mbit/s: share of what a worker's link carries",
+    ("collective", "all-reduce of 16 MB, 8 workers, 100 Mbit/s: share of a worker's link rate",
      ["collective.100.share"], "{:.2f}"),
     ("collective", "all-reduce of 16 MB, 8 workers, 100 Mbit/s: how many times faster than the best of Open MPI and Gloo",
      ["collective.100.faster"], "{:.2f}"),
@@ -55,7 +56,7 @@ ROWS = [
      ["worker.udp.256", "worker.udp.832"], "{:.2f}"),
     ("worker", "CPU time of a worker over AF_XDP, relative to a SwitchML-style worker: 256; 832 values a frame",
      ["worker.xsk.256", "worker.xsk.832"], "{:.2f}"),
-    ("collective", "all-reduce of 16 MB, 8 workers, 1 Gbit/s: share of what a worker's link carries", ["collective.1000.share"], "{:.2f}"),
+    ("collective", "all-reduce of 16 MB, 8 workers, 1 Gbit/s: share of a worker's link rate", ["collective.1000.share"], "{:.2f}"),
     ("collective", "all-reduce of 16 MB, 8 workers, 1 Gbit/s: how many times faster than the best of Open MPI and Gloo",
      ["collective.1000.faster"], "{:.2f}"),
     ("wire", "CPU time of the aggregator, relative to a UDP server with AVX2: 256; 832 values a frame",
@@ -66,7 +67,7 @@ ROWS = [
      ["steer.256", "steer.832"], "{:.1f}"),
     ("arith", "time of an add, relative to a 32-bit integer add: `fpisa`; `fpisa` without statistics; `exact`",
      ["arith.fpisa_add_ns", "arith.fpisa_add_no_statistics_ns", "arith.exact_add_ns"], "{:.1f}"),
-    ("arith", "time of a read-out, relative to a 32-bit integer add: in registers; by the paper's trie",
+    ("arith", "time of a read-out, relative to a 32-bit integer add: in registers; with the paper's trie",
      ["arith.readout_bits_ns", "arith.readout_lpm32_ns"], "{:.1f}"),
     ("arith", "time of a staged add, relative to a fused add", ["arith.staged"], "{:.1f}"),
     ("arith", "rate of two CPUs, relative to one, over what a register loop scales by", ["arith.cpus"], "{:.2f}"),
@@ -178,18 +179,19 @@ def spread(values, form):
     return low if low == high else f"{low} to {high}"
 
 
-def beside(busy):
-    return "without other work" if busy <= IDLE else f"with other work, which took {busy:.0%} of them"
+def machine(last, busy):
+    state, others = ("an otherwise idle machine", "") if busy <= IDLE else ("a busy machine", f"; other processes took {busy:.0%} of them")
+    return f"on {state} with {last['cpus']} CPUs ({last['cpu']}, Linux {last['kernel']}{others})"
 
 
 def heading(runs):
     last, minutes = runs[-1], statistics.median(r["seconds"] for r in runs) / 60
     count = f"{len(runs)} runs" if len(runs) > 1 else "one run"
-    idle = beside(max(r["busy"] for r in runs))
+    where = machine(last, max(r["busy"] for r in runs))
     when = f"on {last['date'][:10]}, {minutes:.0f} minutes each"
-    yield f"These are medians of {count} of `make bench-figures` {when}, on {last['cpus']} CPUs ({last['cpu']},"
-    yield f"Linux {last['kernel']}) {idle}. The spread is from the lowest to the highest run. Each relative"
-    yield "figure compares two measurements of the same round."
+    yield from textwrap.wrap(
+        f"These are medians of {count} of `make bench-figures` {when}, {where}. The spread runs from the lowest run to the highest. "
+        "Each relative figure compares two measurements of the same round.", 140, break_on_hyphens=False)
 
 
 def table(record, rows):
@@ -206,9 +208,9 @@ def table(record, rows):
 def topologies(lines):
     """Return the tables of the benchmark by topology, preceded by a description of the machine."""
     m, counts = lines[0], sorted({x["rounds"] for x in lines[1:]})
-    return "\n".join(["", f"These are medians of {', '.join(map(str, counts[:-1]))} or {counts[-1]} rounds of "
-                      f'`make bench BENCH="topology training-colocated"` on {m["date"][:10]}, on {m["cpus"]} CPUs',
-                      f"({m['cpu']}, Linux {m['kernel']}) {beside(m['busy'])}.", "", grid.tables(lines),
+    heading = f"These are medians of {', '.join(map(str, counts[:-1]))} or {counts[-1]} rounds of " \
+        f'`make bench BENCH="topology training-colocated"` on {m["date"][:10]}, {machine(m, m["busy"])}.'
+    return "\n".join(["", textwrap.fill(heading, 140, break_on_hyphens=False), "", grid.tables(lines),
                       "The next table has the targets:", "", summary.measured(lines), ""])
 
 
