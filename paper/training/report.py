@@ -63,11 +63,11 @@ def heading(found):
     machines = sorted({f"{r['machine']['cpus']} CPUs ({r['machine']['cpu']}, Linux {r['machine']['kernel']}), torch "
                        f"{r['machine']['torch']}" for r in runs})
     cpu = {name: [r["cpu_s"] for r in runs if r["model"] == m] for m, name in NETWORKS.items()}
-    took = ", ".join(f"{name} {statistics.median(s):.0f}" for name, s in cpu.items() if s)
+    took = {name: f"{statistics.median(s):.0f}" for name, s in cpu.items() if s}
     text = (f"The tables are from {len(runs)} of the {wanted} runs of `make training-long`: {EPOCHS} epochs each, "
             f"seed{'s' if len(seeds) > 1 else ''} {spelled(seeds)}, {' to '.join(sorted({dates[0], dates[-1]}))}.\n"
             f"Machines: {'; '.join(machines)}.\n"
-            f"Median CPU time per run in seconds, with two runs at once: {took}.\n")
+            "The next table has the median CPU time per run in seconds, with two runs at once:\n\n") + table(took.keys(), [took.values()])
     missing = wanted - len(runs)
     return text + (f"\nThe other {missing} runs are {NOT_RUN}. " + (
         "One seed has no interval.\n" if len(seeds) == 1 else "Intervals are over the seeds that have run.\n")
@@ -267,7 +267,7 @@ def cost(lines):
                      f"{line['samples_per_s']:.0f} ({low:.0f} to {high:.0f})", ratios[1], f"{line['cpu_ms_per_sample']:.3f}",
                      f"{100 * line['throttled']:.0f}%"])
     line = lines[1]
-    text = (f"The figures were measured on {m['date']} on {m['cpus']} CPUs ({m['cpu']}, Linux {m['kernel']}). Before the run, other work used "
+    text = (f"The figures were measured on {m['date']} on {m['cpus']} CPUs ({m['cpu']}, Linux {m['kernel']}). Before the run, other processes used "
             f"{100 * m['busy']:.0f}%\nof these CPUs. There were {line['workers']} workers and {line['rounds']} rounds of {line['steps']} steps. Figures are "
             "medians. Samples per second and ratios have quartiles.\nRatios are within a round.\n")
     best = max((line["samples_to_switchml"] for line in lines if "samples_to_switchml" in line), default=None)

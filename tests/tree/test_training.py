@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The tables and pictures of doc/training.md come from the committed records, and its statistics are right."""
+"""The tables and pictures of doc/training.md come from the committed records, and its statistics are correct."""
 import math
 import os
 import re
@@ -173,7 +173,7 @@ def test_shares():
     assert "| VGG 0.5%; others 0.5%; more in 0 of the 2 sampled steps, at most 0.5% |" in claims
     assert "| saturated: VGG 0.2%; others 0.2%; more in 2 of the 2 sampled steps, at most 0.2% |" in claims
     assert [report.of_sample(v) for v in ([], [1.5], [3.0, 1.0, 2.5])] == ["not run yet", "1.5", "2.5 (1 to 3)"]
-    assert "One seed has no interval" in text and "at once: VGG 20, ResNet 20." in text
+    assert "One seed has no interval" in text and "at once:\n\n| VGG | ResNet |\n|---|---|\n| 20 | 20 |\n" in text
 
 
 def test_bench_page():
@@ -192,7 +192,7 @@ def test_cost():
               "samples_to_switchml_quartiles": [1.25, 1.75]}
     found = report.cost([{"date": "2030-01-02", "cpus": 2, "cpu": "X", "kernel": "9.9", "busy": 0.25}, {**line, **ratios},
                          {**line, "contender": "none", "quota_percent": 0, "throttled": 0.0}])
-    assert "Before the run, other work used 25%\nof these CPUs. There were 2 workers and 5 rounds of 9 steps." in found
+    assert "Before the run, other processes used 25%\nof these CPUs. There were 2 workers and 5 rounds of 9 steps." in found
     assert "the largest median here is 1.50" in found
     assert rows(found, "network, parameters") == [
         ["mlp, 1000", "25% of a CPU", "`fpisa`", "9.4", "0.50 (0.40 to 0.60)", "123 (100 to 150)", "1.50 (1.25 to 1.75)", "2.500",
