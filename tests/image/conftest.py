@@ -6,4 +6,4 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 
-from fixtures import bpffs, lab, mounts, shared  # noqa: E402, F401
+from fixtures import bpffs, family, lab, mounts, shared  # noqa: E402, F401

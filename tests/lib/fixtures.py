@@ -34,13 +34,19 @@ def shared(mounts):
 
 
 @pytest.fixture
-def lab(bpffs, shared, request):
+def family(request):
+    """Return the family of the lab's addresses, for tests with the mark `families` (netns/conftest.py)."""
+    return getattr(request, "param", "ipv4")
+
+
+@pytest.fixture
+def lab(bpffs, shared, family, request):
     """Yield lab(workers=2, ...), which makes a Lab that lasts until the test ends. A test marked `cold` does not share loads."""
     made, cold = [], request.node.get_closest_marker("cold")
 
     def make(*args, **kwargs):
         made.append(None)
-        made[-1] = labs.Lab(*args, **kwargs)
+        made[-1] = labs.Lab(*args, **{"ipv6": family == "ipv6", **kwargs})
         made[-1].shared = None if cold else shared
         return made[-1]
 

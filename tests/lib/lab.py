@@ -160,8 +160,11 @@ class Netns:
         with self.entered(), open(f"/proc/sys/net/{family}/{name}", "w") as f:
             f.write(str(value))
 
-    def udp_counters(self):
-        """Return the kernel's counters of UDP in this namespace."""
+    def udp_counters(self, ipv6=False):
+        """Return the kernel's counters of UDP over IPv4 or IPv6 in this namespace."""
+        if ipv6:
+            with self.entered(), open("/proc/thread-self/net/snmp6") as f:
+                return {name[4:]: int(value) for name, value in map(str.split, f) if name.startswith("Udp6")}
         with self.entered(), open("/proc/thread-self/net/snmp") as f:
             names, values = [line.split()[1:] for line in f if line.startswith("Udp:")]
         return dict(zip(names, map(int, values)))
@@ -173,9 +176,9 @@ class Netns:
         with self.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
             fcntl.ioctl(s, SIOCETHTOOL, request)
 
-    def socket(self):
+    def socket(self, ipv6=False):
         with self.entered():
-            return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            return socket.socket(socket.AF_INET6 if ipv6 else socket.AF_INET, socket.SOCK_DGRAM)
 
     def mac(self, dev):
         with self.entered(), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as s:
@@ -322,7 +325,7 @@ class Lab:
     def echo(self, address, port, *texts):
         """Send datagrams from worker 0 to a socket of the aggregator (port 0 is any port). Check that each comes back with its bytes
         reversed."""
-        server, client = self.agg.socket(), self.worker[0].socket()
+        server, client = self.agg.socket(self.ipv6), self.worker[0].socket(self.ipv6)
         with server, client:
             server.bind((address, port))
             for s in (server, client):

@@ -11,7 +11,7 @@ TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path.insert(0, os.path.join(TESTS, "lib"))
 
 import mpi as mpis  # noqa: E402
-from fixtures import bpffs, lab, mounts, shared  # noqa: E402, F401
+from fixtures import bpffs, family, lab, mounts, shared  # noqa: E402, F401
 from groups import Groups  # noqa: E402
 from lab import ADDRESS  # noqa: E402
 

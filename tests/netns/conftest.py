@@ -2,16 +2,21 @@
 """Configuration for netns: marks, the tests that begin first, and the distribution of tests over processes"""
 import os
 import sys
+import zlib
+
+import pytest
 
 sys.dont_write_bytecode = True
 TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path[:0] = [os.path.join(TESTS, part) for part in ("lib", "interop")]
 
-from fixtures import bpffs, groups, lab, mounts, shared  # noqa: E402, F401
+from fixtures import bpffs, family, groups, lab, mounts, shared  # noqa: E402, F401
+from worker import XSK  # noqa: E402
 
 MARKS = ("cold: each load is a real one (shared.py)",
          "alone: measures time or takes all CPUs, so nothing runs beside it",
          "long: a part of `make test-long`",
+         "families(*names, spread): the lab's addresses are of these families, by default of both; spread=True: cases take turns",
          "together: the tests of a file share something that takes long to make",
          "early: takes long, so it is begun first, lest others wait for it at the end")
 
@@ -21,7 +26,40 @@ def pytest_configure(config):
         config.addinivalue_line("markers", mark)
 
 
+FAMILIES = ["ipv4", "ipv6"]
+
+
+def pytest_generate_tests(metafunc):
+    mark = metafunc.definition.get_closest_marker("families")
+    if mark and "family" in metafunc.fixturenames:
+        metafunc.parametrize("family", mark.args or FAMILIES, indirect=True)
+
+
+def spread_families(items):
+    """Give each case of a test with the mark families(spread=True) one family, in turn. The test's name decides which family begins. The
+    other family of each case is a part of `make test-long`."""
+    cases = {}
+    for item in items:
+        mark = item.get_closest_marker("families")
+        if not mark or not mark.kwargs.get("spread") or "family" not in getattr(item, "callspec", item).params:
+            continue
+        name = item.nodeid.split("[")[0]
+        family = item.callspec.params["family"]
+        case = cases.setdefault(name, {}).setdefault(str({**item.callspec.params, "family": None}), len(cases[name]))
+        if (case + FAMILIES.index(family) + zlib.crc32(name.encode())) % 2:
+            item.add_marker("long")
+
+
+def is_supported(item):
+    """AF_XDP has IPv4 only."""
+    given = getattr(item, "callspec", None)
+    return not given or given.params.get("family") != "ipv6" or given.params.get("transport") != XSK
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(items):
+    items[:] = filter(is_supported, items)
+    spread_families(items)
     items.sort(key=lambda item: not item.get_closest_marker("early"))
 
 

@@ -7,4 +7,4 @@ sys.dont_write_bytecode = True
 TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path[:0] = [os.path.join(TESTS, part) for part in ("lib", "tree")]
 
-from fixtures import bpffs, lab, mounts, shared  # noqa: E402, F401
+from fixtures import bpffs, family, lab, mounts, shared  # noqa: E402, F401

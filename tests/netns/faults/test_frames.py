@@ -23,6 +23,7 @@ def test_frames(lab, fault, share, pipeline):
 FAULTS = {"drop": 0.05, "duplicate": 0.1, "reorder": 0.25, "delay": 0.05, "corrupt": 0.05}
 
 
+@pytest.mark.families()
 @pytest.mark.parametrize("transport", [0, XSK], ids=["udp", "xsk"])
 def test_asked_by_the_job(lab, transport):
     """With --debug-faults the workers' library injects faults while the job has that option, and the sums are still right."""
@@ -45,6 +46,7 @@ def test_asked_by_the_job(lab, transport):
     assert net.counters(1, PIN)["v_checksum"] == 0
 
 
+@pytest.mark.families()
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 def test_loss(lab, fanout):
     """If one frame in ten is lost in each direction, frames are retransmitted and added once."""

@@ -11,6 +11,8 @@ import pytest
 import worker
 from lab import COMMAND_S, PIN, SLOW, end, read_all, read_answers, wait_until
 
+pytestmark = pytest.mark.families(spread=True)
+
 ETIMEDOUT = 110
 TEN_MILLION = 10**7
 DEADLINE_MS = 20000

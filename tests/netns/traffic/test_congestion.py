@@ -14,7 +14,7 @@ JOB, WORKERS = 5, 4
 COUNT = 200_000
 MBIT, QUEUE = 20, 128 << 10
 FRAME, MARKED_FROM = 1142, 12  # bytes on the wire; number of frames in the queue above which frames are marked
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.families(spread=True)]
 
 
 class Port:
@@ -35,11 +35,13 @@ class Port:
     def mark(self, mbit, frames):
         """Mark the frames that a queue of nearly the port's rate would hold beyond the first `frames` frames. Workers split their batches
         before the rule, so that each frame counts."""
+        ip = "ip6" if self.net.ipv6 else "ip"
         for w in self.net.worker:
             w.run("ethtool", "-K", "eth0", "tx-udp-segmentation", "off")
         self.switch.run("nft", "add table bridge marks; add chain bridge marks forward { type filter hook forward priority 0; }; "
-                        'add rule bridge marks forward oifname "uplink" ip ecn { ect0, ect1 } limit rate over '
-                        f"{int(0.95 * mbit * 1e6 / 8 / FRAME)}/second burst {frames} packets ip ecn set ce")
+                        'add rule bridge marks forward oifname "uplink" '
+                        f"{ip} ecn {{ ect0, ect1 }} limit rate over {int(0.95 * mbit * 1e6 / 8 / FRAME)}/second "
+                        f"burst {frames} packets {ip} ecn set ce")
 
     def backlog(self):
         """Return the bytes in the port's queue, and its drops so far."""

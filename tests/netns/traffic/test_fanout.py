@@ -12,7 +12,9 @@ import sys
 
 import pytest
 
-from lab import ADDRESS, HERE, LIBRARY, PIN, PORT, SLOW
+from lab import HERE, LIBRARY, PIN, PORT, SLOW
+
+pytestmark = pytest.mark.families()
 
 
 def lost_copies(counters, answers):
@@ -48,7 +50,7 @@ def test_shared_port(lab, mode, fanout):
     replies = c["v_resent"] + c["v_welcome"] + c["v_status"]
     copies = 1 if fanout == "multicast" else 3
     assert c["v_result"] == 196 and lost_copies(c, answers) < 49
-    assert copies * 196 <= sent - replies <= copies * 196 + 50  # allow for ARP and IGMP frames of the stack
+    assert copies * 196 <= sent - replies <= copies * 196 + 50  # allow for ARP and IGMP, or ND and MLD, frames of the stack
 
 
 @pytest.mark.parametrize("elements", [32, 832])
@@ -58,9 +60,9 @@ def test_results_are_put_together(lab, fanout, elements):
     net = lab(workers=3, mtu=3506)
     net.load()
     net.add_job(1, "--fanout", fanout, "--elements", elements)
-    before = [w.udp_counters() for w in net.worker]
+    before = [w.udp_counters(net.ipv6) for w in net.worker]
     answers = net.check_sum(1, 600 * elements)
-    after = [w.udp_counters() for w in net.worker]
+    after = [w.udp_counters(net.ipv6) for w in net.worker]
     assert all(b["InCsumErrors"] == a["InCsumErrors"] for b, a in zip(before, after))
     assert max(a["bad"] for a in answers) == 0
     assert min(a["InDatagrams"] - b["InDatagrams"] for b, a in zip(before, after)) < 600
@@ -75,9 +77,9 @@ def test_results_are_put_together_behind_a_bridge(lab):
     came = []
     for value in "off", "on":
         net.spaces[-1].run("ethtool", "-K", "uplink", "rx-udp-gro-forwarding", value)
-        before = net.worker[0].udp_counters()
+        before = net.worker[0].udp_counters(net.ipv6)
         net.check_sum(1, 256 * 600)
-        after = net.worker[0].udp_counters()
+        after = net.worker[0].udp_counters(net.ipv6)
         assert after["InCsumErrors"] == before["InCsumErrors"]
         came.append(after["InDatagrams"] - before["InDatagrams"])
     assert came[1] < 600 <= came[0]
@@ -95,11 +97,21 @@ def net_dev(ns, dev):
 SO_ATTACH_FILTER, ETH_P_ALL = 26, 3
 
 
+def filter_unaddressed(ipv6):
+    """Return a socket filter that accepts frames to 0.0.0.0 or ::."""
+    ether_type, words = (0x86dd, (38, 42, 46, 50)) if ipv6 else (0x800, (30,))
+    # ldh [12]; jne #TYPE, no; for each word of the address: ld [WORD]; jne #0, no; ret #64; no: ret #0
+    left = [2 * len(words) + 1 - 2 * k for k in range(len(words) + 1)]
+    code = [(0x28, 0, 0, 12), (0x15, 0, left[0], ether_type)]
+    for k, word in enumerate(words):
+        code += [(0x20, 0, 0, word), (0x15, 0, left[k + 1], 0)]
+    return [*code, (6, 0, 0, 64), (6, 0, 0, 0)]
+
+
 @contextlib.contextmanager
-def unaddressed(spaces):
-    """Return a function that counts the frames to 0.0.0.0 that arrived at eth0 of these namespaces."""
-    # ldh [12]; jne #0x800, no; ld [30]; jne #0, no; ret #64; no: ret #0
-    code = [(0x28, 0, 0, 12), (0x15, 0, 3, 0x800), (0x20, 0, 0, 30), (0x15, 0, 1, 0), (6, 0, 0, 64), (6, 0, 0, 0)]
+def unaddressed(spaces, ipv6=False):
+    """Return a function that counts the frames to 0.0.0.0 or :: that arrived at eth0 of these namespaces."""
+    code = filter_unaddressed(ipv6)
     text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *insn) for insn in code))
     with contextlib.ExitStack() as stack:
         seen = []
@@ -129,11 +141,15 @@ def test_replies_among_copies(lab, options):
     net = lab(workers=3)
     net.load(*options)
     net.add_job(1, "--fanout", "unicast", "--debug-faults", "drop=0.05,seed=3")
-    with unaddressed(net.worker) as count:
+    with unaddressed(net.worker, net.ipv6) as count:
         net.check_sum(1, 200000)
         c = net.counters(1, PIN)
         assert c["v_resent"] > 50 and c["v_result"] == 782
         assert count() == 0 and c["unaddressed"] == 0
+
+
+def with_port(address, port):
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 @pytest.mark.parametrize("first", ["unicast", "multicast"])
@@ -142,9 +158,9 @@ def test_jobs_share_a_port(lab, first):
     net = lab(workers=3, bridge=True)
     net.load()
     for job, fanout in enumerate([first] + [f for f in ("unicast", "multicast") if f != first]):
-        net.add_job(job, "--fanout", fanout, workers=[f"{a}:{PORT + job}" for a in net.addresses])
+        net.add_job(job, "--fanout", fanout, workers=[with_port(a, PORT + job) for a in net.addresses])
     steps = [{"count": 500000, "kind": "integers"}] * 4
-    with unaddressed(net.worker) as count:
+    with unaddressed(net.worker, net.ipv6) as count:
         procs = [[net.start(r, job, *steps, local_port=PORT + job, timeout_ms=int(60000 * SLOW))
                   for r in range(3)] for job in (0, 1)]
         for p in procs:
@@ -169,8 +185,11 @@ sys.stdin.readline()
 """
 
 
-def members(ns):
-    """Return the interfaces with the job's multicast address, from /proc/net/igmp."""
+def members(ns, ipv6):
+    """Return the interfaces with the job's multicast address, from /proc/net/igmp or igmp6."""
+    if ipv6:
+        with ns.entered(), open("/proc/thread-self/net/igmp6") as f:
+            return {(line.split()[1], line.split()[2]) for line in f if line.split()[2].startswith("ff15")}
     with ns.entered(), open("/proc/thread-self/net/igmp") as f:
         lines = [line.split() for line in f][1:]
     heads = [i for i, words in enumerate(lines) if words[0].isdigit()]
@@ -178,12 +197,12 @@ def members(ns):
         {(lines[a][1], "010000E0") for a in heads}
 
 
-def put_into_bridge(w, address):
+def put_into_bridge(net, w):
     """Move eth0's address, and its MAC, to br0."""
-    gateway = address.rsplit(".", 1)[0] + ".1"
+    address = net.network(1, 2)
     mac = ":".join(f"{byte:02x}" for byte in w.mac("eth0"))
     w.ip(f"link add br0 address {mac} type bridge mcast_snooping 0 forward_delay 0 stp_state 0", "link set eth0 master br0",
-         f"addr del {address}/24 dev eth0", f"addr add {address}/24 dev br0", "link set br0 up", f"route add {ADDRESS} via {gateway}")
+         f"addr del {address} dev eth0", f"addr add {address} dev br0", "link set br0 up", f"route replace {net.address} via {net.host(1, 1)} dev br0")
 
 
 @pytest.mark.parametrize("changed", ["interface", "fanout"])
@@ -194,13 +213,13 @@ def test_a_rejoin_joins_the_multicast_address_again(lab, changed):
     net.load()
     net.add_job(1, "--fanout", "multicast")
     w = net.worker[0]
-    procs = [n.spawn(sys.executable, "-B", "-c", AGAIN, HERE, LIBRARY, ADDRESS, 1, stdin=subprocess.PIPE) for n in net.worker]
+    procs = [n.spawn(sys.executable, "-B", "-c", AGAIN, HERE, LIBRARY, net.address, 1, stdin=subprocess.PIPE) for n in net.worker]
     for p in procs:
         assert [json.loads(p.stdout.readline())["rc"] for _ in range(2)] == [0, 0]
-    (dev, address), = members(w)
+    (dev, address), = members(w, net.ipv6)
     assert dev == "eth0"
     if changed == "interface":
-        put_into_bridge(w, net.addresses[0])
+        put_into_bridge(net, w)
     else:
         net.fpisa("job", "del", 1)
         net.add_job(1, "--fanout", "unicast")
@@ -210,10 +229,11 @@ def test_a_rejoin_joins_the_multicast_address_again(lab, changed):
         p.stdin.flush()
     answers = [[json.loads(p.stdout.readline()) for _ in range(2)] for p in procs]
     assert all(a["rc"] == 0 for answer in answers for a in answer), answers
-    assert members(w) == ({("br0", address)} if changed == "interface" else set())
+    assert members(w, net.ipv6) == ({("br0", address)} if changed == "interface" else set())
     assert net.counters(1, PIN)["v_resent"] - before - sum(a["duplicates"] for _, a in answers) < 5
 
 
+@pytest.mark.families("ipv4")
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 @pytest.mark.parametrize("rp_filter", [0, 1, 2])
 def test_rp_filter(lab, rp_filter, fanout):
@@ -229,7 +249,7 @@ def test_workers_on_one_machine(lab):
     net = lab(workers=2)
     net.load()
     a, b = net.addresses
-    net.add_job(1, workers=[f"{a}:18000", f"{a}:18001", f"{b}:18000"])
+    net.add_job(1, workers=[with_port(a, 18000), with_port(a, 18001), with_port(b, 18000)])
     assert net.json("job", "show", "1")["fanout"] == "unicast"
     step = {"count": 5000, "kind": "integers"}
     procs = [net.start(0, 1, step), net.start(0, 1, step, local_port=18001), net.start(1, 1, step)]

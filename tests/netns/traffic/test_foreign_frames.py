@@ -4,7 +4,9 @@ import struct
 
 import pytest
 
-from lab import ADDRESS, PIN, PORT
+from lab import PIN, PORT
+
+pytestmark = pytest.mark.families()
 
 
 @pytest.mark.parametrize("mode", ["native", "skb"])
@@ -14,9 +16,9 @@ def test_what_is_not_ours_passes(lab, mode):
     net.add_job(1)
     # Send three frames: a frame to another port, a frame without the magic to the datapath's port, such as a socket of the stack may send,
     # and an FPISA frame to an address that no job has.
-    net.echo(ADDRESS, 0, b"hello", b"FP" + bytes(200))
-    net.echo(ADDRESS, PORT, b"hello", bytes(1000))
-    net.echo("10.99.1.1", PORT, b"FPGA", struct.pack("<2sBBBBBBI", b"FP", 2, 1, 1, 0, 0, 0, 55) + bytes(200))
+    net.echo(net.address, 0, b"hello", b"FP" + bytes(200))
+    net.echo(net.address, PORT, b"hello", bytes(1000))
+    net.echo(net.host(1, 1), PORT, b"FPGA", struct.pack("<2sBBBBBBI", b"FP", 2, 1, 1, 0, 0, 0, 55) + bytes(200))
     assert net.counters(64, PIN)["v_wrong_destination"] == 2
     net.check_sum(1)
     assert net.counters(64, PIN)["v_not_ours"] >= 4

@@ -33,16 +33,25 @@ def captured(net):
         s.close()
 
 
+def udp_header(packet):
+    """Return the offset of the frame's UDP header, or None."""
+    for start, protocol, udp in (b"\x08\x00\x45", 23, 34), (b"\x86\xdd\x60", 20, 54):
+        if packet[12:15] == start and packet[protocol] == socket.IPPROTO_UDP:
+            return udp
+    return None
+
+
 def contributions(sockets):
     """Return (port, slot, version) of each ADD. A burst that is not yet split is one packet with many ADDs."""
     for s in sockets:
         with contextlib.suppress(BlockingIOError):
             while True:
                 packet, (_, _, kind, *_) = s.recvfrom(1 << 17)
-                if kind == PACKET_OUTGOING or packet[12:15] != b"\x08\x00\x45" or packet[23] != socket.IPPROTO_UDP:
+                udp = udp_header(packet)
+                if kind == PACKET_OUTGOING or not udp:
                     continue
-                port, length = struct.unpack_from(">HH", packet, 36)
-                payload = packet[42:34 + length]
+                port, length = struct.unpack_from(">HH", packet, udp + 2)
+                payload = packet[udp + 8:udp + length]
                 while len(payload) >= HEADER and payload[:2] == b"FP" and payload[3] == ADD:
                     word, count = struct.unpack_from("<IxxH", payload, 16)
                     yield port, word >> 1, word & 1
@@ -56,6 +65,7 @@ def expect_own_ports(sockets):
     return len(seen)
 
 
+@pytest.mark.families()
 @pytest.mark.parametrize("faults", ["", "drop=0.05,duplicate=0.1,reorder=0.2,delay=0.02"], ids=["clean", "faults"])
 @pytest.mark.parametrize("transport", [0, XSK], ids=["udp", "xsk"])
 def test_every_frame(lab, transport, faults):
@@ -64,7 +74,8 @@ def test_every_frame(lab, transport, faults):
     net.add_job(1, "--elements", ELEMENTS, "--window", WINDOW, "--ports", PORTS,
                 *(("--debug-faults", faults) if faults else ()))
     assert net.json("job", "show", 1)["ports"] == PORTS
-    assert f"address     {ADDRESS}:{PORT} to {PORT + 3}, slots by port\n" in net.fpisa("job", "show", 1)
+    shown = f"[{net.address}]" if net.ipv6 else net.address
+    assert f"address     {shown}:{PORT} to {PORT + 3}, slots by port\n" in net.fpisa("job", "show", 1)
     count = 20000 if faults else 60000
     with captured(net) as sockets:
         answers = net.check_sum(1, count, timeout_ms=60000, transport=transport)
@@ -74,6 +85,7 @@ def test_every_frame(lab, transport, faults):
     assert net.counters(1, PIN)["v_port"] == 0
 
 
+@pytest.mark.families()
 def test_shrink(lab):
     """If a rank that has joined but does not contribute is removed, open rounds of every port continue."""
     net = lab(workers=3, bridge=True)

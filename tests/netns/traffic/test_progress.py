@@ -9,7 +9,7 @@ import pytest
 import worker
 from lab import read_answers
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.families(spread=True)]
 
 RANKS = 4
 COUNT = 1 << 20  # 4 MB

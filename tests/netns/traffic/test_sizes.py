@@ -4,6 +4,8 @@ import pytest
 
 from lab import PIN
 
+pytestmark = pytest.mark.families(spread=True)
+
 SIZES = [1, 1000, 123457, 10**7]
 LIMIT_S = 300
 

@@ -53,11 +53,12 @@ def tagged(lab, tmp_path):
 
 
 def add(net, *options, job=1):
-    status, _, err = net.agg.try_run(FPISA, "job", "add", job, "--workers", ",".join(net.addresses), "--address", ADDRESS, "--vlan", 7, *options)
+    status, _, err = net.agg.try_run(FPISA, "job", "add", job, "--workers", ",".join(net.addresses), "--address", net.address, "--vlan", 7, *options)
     assert status == 0, err
     return err
 
 
+@pytest.mark.families(spread=True)
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 @pytest.mark.parametrize("mode", ["native", "skb", "native-stripped"])
 def test_sums(tagged, mode, fanout):
@@ -72,6 +73,7 @@ def test_sums(tagged, mode, fanout):
     assert not [key for key in bad(examine(net.agg)) if key[0] == "job 1"]
 
 
+@pytest.mark.families(spread=True)
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 def test_loss(tagged, fanout):
     """Stored results, STATUS and ERROR have the tag too, so sums are right if one frame in ten is lost in each direction."""
@@ -82,6 +84,7 @@ def test_loss(tagged, fanout):
     assert min(a["retransmits"] for a in answers) > 0 and net.counters(1, PIN)["v_resent"] > 0
 
 
+@pytest.mark.families()
 def test_shared_port(tagged):
     """Copies for several ranks behind one port are addressed individually, behind their tags."""
     net = tagged(workers=3, bridge=True)
@@ -91,6 +94,7 @@ def test_shared_port(tagged):
     assert net.counters(1, PIN)["unaddressed"] == 0
 
 
+@pytest.mark.families()
 def test_cpus(tagged):
     """Steering finds the slot of a frame behind its tag."""
     net = tagged()
@@ -115,11 +119,12 @@ def test_other_tags_pass(tagged):
     assert "two VLAN tags" in net.fpisa("stats")
 
 
+@pytest.mark.families()
 def test_stripped_in_the_stack(tagged):
     """The kernel would put the tag that it removed back into replies, so such a job is refused."""
     net = tagged(stripped=True)
     net.load("--mode", "skb")
-    refused(net, ["job", "add", 1, "--workers", ",".join(net.addresses), "--address", ADDRESS, "--vlan", 7],
+    refused(net, ["job", "add", 1, "--workers", ",".join(net.addresses), "--address", net.address, "--vlan", 7],
             "job 1: p0: VLAN tags are removed before the datapath, which runs in the stack there; .*ethtool -K eth0 txvlan off$")
     for w in net.worker:
         in_frames(w)

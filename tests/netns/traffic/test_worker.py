@@ -18,6 +18,8 @@ import worker
 from lab import (ADDRESS, HERE, INDEPENDENT_CLIENT, LIBRARY, PIN, TOP, WORKER, draw_seed, read_all, read_answers,
                  wait_until)
 
+pytestmark = pytest.mark.families()
+
 MODES = {"fpisa": rationals.FPISA, "fpisa-a": rationals.FPISA_A}
 ROUNDINGS = {"down": rationals.DOWN, "nearest": rationals.NEAREST}
 EACCES, EINVAL, ETIMEDOUT, EPROTO, EADDRINUSE, ESTALE = 13, 22, 110, 71, 98, 116
@@ -30,7 +32,7 @@ def test_address_and_job_number_suffice(lab):
     net.add_job(7)
     plan = json.dumps({"steps": [{"count": 777, "kind": "integers"}]})
     other = net.start(1, 7, {"count": 777, "kind": "integers"})
-    p = net.worker[0].spawn(sys.executable, "-B", WORKER, LIBRARY, ADDRESS, 7, plan)
+    p = net.worker[0].spawn(sys.executable, "-B", WORKER, LIBRARY, net.address, 7, plan)
     joined, summed = read_answers(p)
     assert joined["uid"] == 65534 and (joined["rank"], joined["workers"]) == (0, 2)
     assert joined["generation"] == net.json("job", "show", 7)["generation"]
@@ -54,6 +56,7 @@ def test_absent_rank_at_connect(lab):
     net.check_sum(1)  # this sum does not include the ranks that gave up
 
 
+@pytest.mark.families("ipv4")
 @pytest.mark.parametrize("transport", [worker.UDP, worker.XSK], ids=["udp", "xsk"])
 def test_no_host_is_there(lab, transport):
     """A network's broadcast address, which only the routes reveal, is refused at once. A blocked path is tried until the deadline."""
@@ -66,6 +69,7 @@ def test_no_host_is_there(lab, transport):
         assert answer["rc"] == rc and said in answer["error"]
 
 
+@pytest.mark.families("ipv4")
 def test_port_cannot_be_had(lab):
     """A port that is taken, or needs root, gives an error that the header lists, with a remedy."""
     net = lab(workers=1)
@@ -97,7 +101,7 @@ def test_absent_rank_in_a_call(lab):
     net.add_job(1)
     step = {"count": 5000, "kind": "integers"}
     idle = [net.start(r, 1, {"sleep": 2.6}, {"rejoin": True}, step) for r in (1, 2)]
-    p = net.worker[0].spawn(sys.executable, "-B", "-c", LATE_SUM, HERE, LIBRARY, ADDRESS, 1)
+    p = net.worker[0].spawn(sys.executable, "-B", "-c", LATE_SUM, HERE, LIBRARY, net.address, 1)
     answers, status, err = read_all(p)
     assert status == 0, (answers, err)
     joined, failed, again, rejoined, summed = answers
@@ -189,6 +193,7 @@ def test_job_made_anew_with_another_list(lab):
         net.fpisa("job", "del", 1)
 
 
+@pytest.mark.families(spread=True)
 @pytest.mark.parametrize("pipeline, clz", [("staged", "lpm"), ("fused", "bits")])
 @pytest.mark.parametrize("mode, rounding", [("fpisa", "down"), ("fpisa", "nearest"), ("fpisa-a", "down")])
 def test_bits_follow_from_the_order(lab, mode, rounding, pipeline, clz):
@@ -218,6 +223,7 @@ def test_bits_follow_from_the_order(lab, mode, rounding, pipeline, clz):
         assert flags == raised
 
 
+@pytest.mark.families("ipv4")
 @pytest.mark.parametrize("ports", [1, 4])
 def test_beside_an_independent_client(lab, ports):
     """A client written only from doc/wire.md gets the same bits as the workers of libfpisa, and these bits are right."""
