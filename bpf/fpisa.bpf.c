@@ -34,6 +34,7 @@
  * When stage programs are loaded, the entry replaces missing stages.
  */
 #include "parse.h"
+#include "path_mtu.h"
 #include "check.h"
 #include "phv.h"
 #include "admission.h"
@@ -119,7 +120,7 @@ GLOBAL_FN int untag(struct xdp_md *ctx)
 		return XDP_PASS;
 	v = find_tagged(ctx, control, &p);
 	if (v != FPISA_V_ok)
-		return count_verdict(p.id, v, XDP_PASS);
+		return pass(ctx, p.id, v);
 	return pop_tag(ctx) ? count_verdict(p.id, FPISA_V_internal, XDP_DROP) : GO_ON;
 }
 
@@ -139,7 +140,7 @@ GLOBAL_FN int narrow(struct xdp_md *ctx)
 	if (v == FPISA_V_ok && !phv->tagged && !may_be_bare(p.job))
 		v = FPISA_V_vlan;
 	if (v != FPISA_V_ok)
-		return count_verdict(p.id, v, XDP_PASS);
+		return pass(ctx, p.id, v);
 	phv->from = address_of(&h.ip->saddr);
 	phv->to = address_of(&h.ip->daddr);
 	return cut_ipv6(ctx, &h) ? count_verdict(p.id, FPISA_V_internal, XDP_DROP) : GO_ON;
@@ -185,7 +186,7 @@ static __always_inline int receive(struct xdp_md *ctx, struct fpisa_phv *phv)
 	}
 	p.whole = find_headers(ctx, &p.h);
 	if (!is_ours(ctx, &p.h, control))
-		return count_verdict(FPISA_MAX_JOBS, FPISA_V_not_ours, XDP_PASS);
+		return pass_foreign(ctx);
 	if (!p.ipv6)
 		phv->from = fpisa_ipv4(p.h.ip->saddr);
 	v = find_job(&p, p.ipv6 ? phv->to : fpisa_ipv4(p.h.ip->daddr));

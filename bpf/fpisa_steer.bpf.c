@@ -10,7 +10,7 @@
  * therefore loaded as programs of a CPU map.
  */
 #include "counters.h"
-#include "parse.h"
+#include "path_mtu.h"
 #include "fpisa/steer.h"
 
 /*
@@ -69,7 +69,7 @@ int fpisa_steer(struct xdp_md *ctx)
 		return XDP_PASS;
 	v = has_tag(ctx) ? find_tagged(ctx, control, &p) : find_bare(ctx, control, &p);
 	if (v != FPISA_V_ok)
-		return count_verdict(p.id, v, XDP_PASS);
+		return pass(ctx, p.id, v);
 	/* Keep the others, such as a HELLO, on the first CPU. */
 	if (p.whole && has_slot(p.h.fpisa->type) && steering->cpus)
 		index = fpisa_slot_cpu(p.h.fpisa->slot, steering->cpus);

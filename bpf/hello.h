@@ -131,6 +131,7 @@ static __always_inline void store_route(struct fpisa_peer *peer, const struct fp
 	__builtin_memcpy(peer->mac, hop->mac, ETH_ALEN);
 	__builtin_memcpy(peer->local_mac, hop->local_mac, ETH_ALEN);
 	peer->ifindex = hop->ifindex;
+	peer->path_mtu = 0;
 }
 
 /* Let `rank`, whose cookie has been checked, join the session, and store the route to the rank. */

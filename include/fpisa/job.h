@@ -149,7 +149,8 @@ struct fpisa_peer {
 	__u32 ifindex;	   /* the port that the worker's frames use */
 	/* interface of the kernel's route to the worker if the interface is a VLAN device on that port; else 0 */
 	__u32 vlan_device;
-	__u32 pad; /* the size of an entry must be a multiple of 8 bytes */
+	/* smallest MTU of the path to the worker that a router has reported since the worker joined, in bytes; 0: none */
+	__u32 path_mtu;
 };
 
 /*

@@ -85,7 +85,9 @@
 	X(no_room, DROP, "the driver leaves no room behind a frame for a partial sum or its result; try native mode")       \
 	X(extension, PASS, "IPv6 extension header, such as a fragment's; passed to the stack")                              \
 	X(unresolved_parent, DROP,                                                                                          \
-	  "link-layer address of a leaf's parent, or of the router before it, not known; ping the parent from the leaf")
+	  "link-layer address of a leaf's parent, or of the router before it, not known; ping the parent from the leaf")    \
+	X(path_mtu, PASS,                                                                                                   \
+	  "ICMP message of a router that dropped a frame to a rank as too big; passed on; see fpisa doctor")
 
 enum fpisa_verdict {
 #define X(name, class, text) FPISA_V_##name,

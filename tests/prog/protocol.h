@@ -65,6 +65,27 @@ static inline void passes_unchanged(struct frame *f)
 	assert_memory_equal(f->data, copy.data, copy.len);
 }
 
+/* Return the MTU of the path to a rank that the datapath has stored. */
+static inline uint32_t path_mtu(uint32_t rank)
+{
+	uint32_t key = JOB * FPISA_MAX_WORKERS + rank;
+	struct fpisa_peer peer;
+
+	assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(harness->skel->maps.fpisa_peers), &key, &peer), 0);
+	return peer.path_mtu;
+}
+
+/* Run an ICMP message. It passes unchanged, and counts for the job if it is `ours`, else as a foreign frame. */
+static inline void icmp_passes(struct frame *f, bool ours)
+{
+	const uint64_t counted = harness_verdict(harness, JOB, FPISA_V_path_mtu),
+		       foreign = harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_not_ours);
+
+	passes_unchanged(f);
+	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_path_mtu), counted + ours);
+	assert_int_equal(harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_not_ours), foreign + !ours);
+}
+
 static inline int send_hello(const struct fpisa_job *j, struct frame *f, uint32_t rank, uint64_t incarnation)
 {
 	harness_hello(f, j, JOB, rank, incarnation);

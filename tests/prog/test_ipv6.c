@@ -216,6 +216,48 @@ static void others_pass(void **state)
 	passes(&f, FPISA_V_wrong_destination, JOB);
 }
 
+#define QUOTED 62 /* byte of the frame where the quoted IPv6 header starts */
+
+/* Make the message that the path to `rank` has MTU 1300. It quotes the first 124 bytes of a result. */
+static void make_too_big(struct frame *f, const struct fpisa_job *j, uint32_t rank)
+{
+	uint8_t quoted[124];
+
+	harness_add(f, harness, j, JOB, rank, 0, N, NULL);
+	to_ipv6(f, rank);
+	memcpy(quoted, f->data + IP6, sizeof(quoted));
+	memcpy(quoted + 8, aggregator, 16);
+	worker(quoted + 24, rank);
+	f->data[IP6 + 6] = 58;
+	memcpy(f->data + UDP6, (uint8_t[]){2, 0, 0, 0, 0, 0, 1300 >> 8, 1300 & 0xff}, 8);
+	memcpy(f->data + QUOTED, quoted, sizeof(quoted));
+	f->len = QUOTED + sizeof(quoted);
+}
+
+/* Check that exactly the message about a frame of the job is counted. */
+static void path_mtus(void **state)
+{
+	/* version and next header, type, then the quoted next header, source, destination, port, magic and job */
+	static const uint32_t matters[] = {IP6,		IP6 + 6,     UDP6,	  QUOTED + 6, QUOTED + 23,
+					   QUOTED + 39, QUOTED + 43, QUOTED + 48, QUOTED + 56};
+	struct fpisa_job j;
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	j = make_ipv6(FPISA_PIPELINE_FUSED, 0, FPISA_FANOUT_UNICAST, 0);
+	for (size_t i = 0; i < sizeof(matters) / sizeof(matters[0]); i++) {
+		make_too_big(&f, &j, 1);
+		f.data[matters[i]] ^= 0x40;
+		icmp_passes(&f, false);
+	}
+	assert_int_equal(path_mtu(1), 0);
+	make_too_big(&f, &j, 1);
+	icmp_passes(&f, true);
+	assert_int_equal(path_mtu(1), 1300);
+	assert_int_equal(path_mtu(0), 0);
+}
+
 /* Judge a frame as doc/wire.md says: return whether it passes to the stack. */
 static bool foreign(const struct frame *f)
 {
@@ -273,6 +315,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(answers),
 		cmocka_unit_test(others_pass),
+		cmocka_unit_test(path_mtus),
 		cmocka_unit_test(damage),
 	};
 

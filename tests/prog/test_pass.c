@@ -171,12 +171,73 @@ static void others_pass_at_all_ports(void **state)
 	}
 }
 
+/* -- ICMP messages about results ------------------------------------------------- */
+
+#define QUOTED 42 /* byte of the frame where the quoted IP header starts */
+
+/* Make the message that the path to `rank` has this MTU. It quotes the first 104 bytes of a result. */
+static void make_too_big(struct frame *f, const struct fpisa_job *j, uint32_t rank, uint16_t mtu)
+{
+	uint8_t quoted[104];
+
+	harness_add(f, harness, j, JOB, rank, 0, N, NULL);
+	memcpy(quoted, f->data + 14, sizeof(quoted));
+	memcpy(quoted + 12, f->data + 30, 4); /* from the aggregator, to the rank */
+	memcpy(quoted + 16, f->data + 26, 4);
+	f->data[23] = 1;
+	memcpy(f->data + 34, (uint8_t[]){3, 4, 0, 0, 0, 0, (uint8_t)(mtu >> 8), (uint8_t)mtu}, 8);
+	memcpy(f->data + QUOTED, quoted, sizeof(quoted));
+	f->len = QUOTED + sizeof(quoted);
+}
+
+/* Check that exactly the message about a frame of the job is counted, and that the rank keeps the smallest MTU. */
+static void path_mtus(void **state)
+{
+	/* IHL and protocol, type and code, then the quoted IHL, protocol, source, destination, port, magic and job */
+	static const uint32_t matters[] = {14,		23,	     34,	  35,	       QUOTED,	   QUOTED + 9,
+					   QUOTED + 15, QUOTED + 19, QUOTED + 23, QUOTED + 28, QUOTED + 36};
+	struct fpisa_job j;
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	j = make(FPISA_PIPELINE_FUSED, 2);
+	for (size_t i = 0; i < sizeof(matters) / sizeof(matters[0]); i++) {
+		make_too_big(&f, &j, 1, 1300);
+		f.data[matters[i]] ^= 0x40;
+		icmp_passes(&f, false);
+	}
+	for (f.len = 0; f.len < QUOTED + 40; f.len += 13) {
+		uint32_t len = f.len < 14 ? 14 : f.len;
+
+		make_too_big(&f, &j, 1, 1300);
+		f.len = len;
+		icmp_passes(&f, false);
+	}
+	assert_int_equal(path_mtu(1), 0);
+	for (uint16_t mtu = 1300; mtu < 1500; mtu += 100) {
+		make_too_big(&f, &j, 1, mtu);
+		icmp_passes(&f, true);
+		assert_int_equal(path_mtu(1), 1300);
+	}
+	make_too_big(&f, &j, 1, 1200);
+	harness_tag(&f, 0x8100, 7);
+	icmp_passes(&f, true);
+	assert_int_equal(path_mtu(1), 1200);
+	assert_int_equal(path_mtu(0), 0);
+	/* A new incarnation of the rank may have another path. */
+	send_hello(&j, &f, 1, 5);
+	send_hello(&j, &f, 1, 5);
+	assert_int_equal(path_mtu(1), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(others_pass_untouched),
 		cmocka_unit_test(other_addresses_pass),
 		cmocka_unit_test(others_pass_at_all_ports),
+		cmocka_unit_test(path_mtus),
 	};
 
 	return cmocka_run_group_tests_name("prog/pass", tests, harness_setup, harness_teardown);

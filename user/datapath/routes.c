@@ -152,9 +152,26 @@ static int switch_on(const struct datapath *dp, __u32 job, enum fpisa_lo which, 
 	return 0;
 }
 
+/* Return where to enlarge the kernel's table of neighbours if it is full. */
+static const char *table_hint(const struct fpisa_job *j, int err)
+{
+	if (err != -ENOBUFS)
+		return "";
+	return fpisa_is_ipv6(&j->address) ? ", see net.ipv6.neigh.default.gc_thresh3" :
+					    ", see net.ipv4.neigh.default.gc_thresh3";
+}
+
+/* Warn that the kernel refuses the neighbour before a leaf's parent. No frame of the leaf makes the kernel ask for it. */
+static void warn_of_parent(__u32 job, const struct fpisa_job *j, int err)
+{
+	warning("job %u: the kernel does not keep the Ethernet address on the way to the parent: %s%s; if the counter "
+		"unresolved_parent rises, ping the parent from this machine",
+		job, strerror(-err), table_hint(j, err));
+}
+
 int routes_assert(const struct datapath *dp, __u32 job, const struct fpisa_job *j)
 {
-	int err = 0, first = 0, kept = 0;
+	int err = 0, first = 0, ranks = 0;
 	struct neighbour next;
 
 	if (any_here(j))
@@ -170,16 +187,17 @@ int routes_assert(const struct datapath *dp, __u32 job, const struct fpisa_job *
 		if (next_hop(j, n, &next))
 			continue;
 		err = neighbour_manage(&next);
-		kept += !!err;
-		first = first ?: err;
+		if (err && n == j->workers)
+			warn_of_parent(job, j, err);
+		if (err && n < j->workers) {
+			ranks++;
+			first = first ?: err;
+		}
 	}
-	if (kept)
+	if (ranks)
 		warning("job %u: the kernel does not keep the Ethernet addresses of %d ranks: %s%s; the kernel will "
 			"ask for them when a HELLO arrives, unless a firewall drops its ARP or its neighbour discovery",
-			job, kept, strerror(-first),
-			first != -ENOBUFS	   ? "" :
-			fpisa_is_ipv6(&j->address) ? ", see net.ipv6.neigh.default.gc_thresh3" :
-						     ", see net.ipv4.neigh.default.gc_thresh3");
+			job, ranks, strerror(-first), table_hint(j, first));
 	return 0;
 }
 

@@ -338,6 +338,32 @@ static void check_mtu(struct doctor *d, __u32 job, const struct fpisa_job *j, co
 			j->elements, least);
 }
 
+/* Check the paths to the ranks. A router that drops a result as too big reports the MTU of the next link. */
+static void check_paths(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
+{
+	const unsigned int bytes = job_frame_bytes(j);
+	struct fpisa_job smaller = *j;
+	char fix[FIX_LEN], text[RANKS_LEN];
+	unsigned int least = bytes;
+	__u64 narrow = 0;
+
+	for (__u32 r = 0; r < j->workers; r++) {
+		struct fpisa_peer peer;
+
+		if (datapath_peer(d->dp, job, r, &peer) || !peer.path_mtu || peer.path_mtu >= bytes)
+			continue;
+		narrow |= 1ull << r;
+		least = peer.path_mtu < least ? peer.path_mtu : least;
+	}
+	if (!narrow)
+		return;
+	smaller.elements = (__u16)elements_for(*j, least);
+	remake(d, job, &smaller, NULL, fix, sizeof(fix));
+	finding(d, LEVEL_FAULT, subject, "path", smaller.elements ? fix : NULL,
+		"routers drop results to ranks %s, because packets of %u bytes are larger than the path's MTU of %u",
+		ranks_text(narrow, text), bytes, least);
+}
+
 static void check_members(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
 	char fix[PATH_MAX + 512], text[RANKS_LEN];
@@ -543,6 +569,7 @@ void doctor_datapath(struct doctor *d)
 		check_parent(d, &j, subject);
 		check_ports(d, job, &j, subject);
 		check_mtu(d, job, &j, subject);
+		check_paths(d, job, &j, subject);
 		check_links(d, job, &j, subject);
 		check_members(d, job, &j, subject);
 	}

@@ -54,6 +54,23 @@ static void set_neighbour(struct neighbour *n, __u8 family, const void *address)
 	memcpy(n->address, address, address_len(family));
 }
 
+void neighbour_of(struct fpisa_address address, struct neighbour *n)
+{
+	const __u8 family = family_of(&address);
+
+	*n = (struct neighbour){.ifindex = 0};
+	set_neighbour(n, family, family == AF_INET6 ? (const void *)address.b : &address.w[3]);
+}
+
+static void take_metrics(const struct nlattr *metrics, struct route *r)
+{
+	const struct nlattr *a;
+
+	mnl_attr_for_each_nested(a, metrics)
+		if (mnl_attr_get_type(a) == RTAX_MTU)
+			r->mtu = mnl_attr_get_u32(a);
+}
+
 static int take_route(const struct nlmsghdr *m, void *arg)
 {
 	const struct rtmsg *rtm = mnl_nlmsg_get_payload(m);
@@ -72,6 +89,11 @@ static int take_route(const struct nlmsghdr *m, void *arg)
 		if (mnl_attr_get_type(a) == RTA_VIA && via->rtvia_family == AF_INET6 &&
 		    mnl_attr_get_payload_len(a) == sizeof(*via) + sizeof(r->next.address))
 			set_neighbour(&r->next, AF_INET6, via->rtvia_addr);
+		if (mnl_attr_get_type(a) == RTA_METRICS)
+			take_metrics(a, r);
+		/* Only an MTU that was learned expires. */
+		if (mnl_attr_get_type(a) == RTA_CACHEINFO)
+			r->mtu_learned = ((const struct rta_cacheinfo *)mnl_attr_get_payload(a))->rta_expires;
 		if (mnl_attr_get_type(a) == RTA_PREFSRC)
 			r->source = address_in(a, rtm->rtm_family);
 	}
@@ -89,7 +111,7 @@ int route_get(struct fpisa_address to, struct fpisa_address from, __u32 ifindex,
 	int err;
 
 	*r = (struct route){.ifindex = 0};
-	set_neighbour(&r->next, family, family == AF_INET6 ? (const void *)to.b : &to.w[3]);
+	neighbour_of(to, &r->next);
 	put_address(m, RTA_DST, &to);
 	if (given)
 		put_address(m, RTA_SRC, &from);

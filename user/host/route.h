@@ -23,6 +23,8 @@ struct route {
 	struct fpisa_address source; /* source address that the kernel would select; none if it has none */
 	bool local;		     /* the destination is this machine */
 	bool broadcast;		     /* the destination is all machines of a network */
+	__u32 mtu;		     /* MTU of the route, in place of the interface's; 0: it has none */
+	bool mtu_learned;	     /* the MTU comes from an ICMP message, which any host can forge */
 };
 
 /*
@@ -31,6 +33,9 @@ struct route {
  * such as -ENETUNREACH.
  */
 int route_get(struct fpisa_address to, struct fpisa_address from, __u32 ifindex, struct route *r);
+
+/* Write the address as that of a neighbour, without its interface. */
+void neighbour_of(struct fpisa_address address, struct neighbour *n);
 
 /*
  * Make the kernel keep a neighbour resolved (`managed`), with the protocol number of FPISA, by which the entry is

@@ -21,6 +21,7 @@ struct job_spec {
 	double worker_bits;   /* rate of each worker's link, in bits per second; 0: not given */
 	/* only warn of missing parts, which may be added later or be on another machine */
 	bool draft;
+	bool any_fanout;	      /* no option asks for multicast, so job_spec_resolve() may choose unicast */
 	char *dev[FPISA_MAX_WORKERS]; /* interface of each worker, in the text of `workers`; NULL: found by the route */
 	__u32 ifindex[FPISA_MAX_WORKERS + 1]; /* interface of each worker, and after them that of a leaf's parent */
 	__u64 tagged;			      /* ranks whose port is below the VLAN device of their route */

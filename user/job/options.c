@@ -75,7 +75,8 @@ static const struct parameter {
 	 AT(format), .names = format_names},
 	{"fanout", "F",
 	 "multicast or unicast; default multicast if all workers have the\n"
-	 "same port number and different addresses",
+	 "same port number and different addresses, and none is behind a\n"
+	 "router",
 	 NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(fanout), .names = fanout_names},
 	{"group", "ADDR",
 	 "multicast address of the results, not in 224.0.0.0/24; default\n"

@@ -200,18 +200,67 @@ static int resolve_parent(struct job_spec *s, __u32 job)
 	return 0;
 }
 
+/* Find the route to a rank as the datapath does. Return false if its port was given, or if there is no route. */
+static bool route_to(const struct job_spec *s, __u32 rank, struct route *way)
+{
+	return !s->job.rank[rank].given && !route_get(s->job.rank[rank].addr, s->job.address, 0, way);
+}
+
+/* Return a rank behind a router, or the number of ranks if there is none. */
+static __u32 rank_behind_router(const struct job_spec *s)
+{
+	struct neighbour self;
+	struct route way;
+	__u32 r;
+
+	for (r = 0; r < s->job.workers; r++) {
+		if (!route_to(s, r, &way) || way.local)
+			continue;
+		neighbour_of(s->job.rank[r].addr, &self);
+		if (memcmp(self.address, way.next.address, sizeof(self.address)))
+			break;
+	}
+	return r;
+}
+
+/* Take unicast results if a rank is behind a router, unless multicast was requested. */
+static void choose_fanout(struct job_spec *s, __u32 job)
+{
+	const __u32 rank = s->job.fanout == FPISA_FANOUT_MULTICAST ? rank_behind_router(s) : s->job.workers;
+	char a[ADDRESS_LEN];
+
+	if (rank == s->job.workers)
+		return;
+	if (s->any_fanout) {
+		s->job.fanout = FPISA_FANOUT_UNICAST;
+		s->job.group = FPISA_NO_ADDRESS;
+		s->job.group_port = 0;
+		return;
+	}
+	warning("job %u: worker %s is behind a router, and routers without multicast routing drop multicast results, so "
+		"the worker has to request each result; give --fanout unicast",
+		job, address_text(s->job.rank[rank].addr, a));
+}
+
+#define MTU_OF_LEN (ADDRESS_LEN + sizeof("the route to "))
+
 /*
- * Return the smallest MTU of the job's ports, and the name of its port. On an error, report it and return a negative
- * errno.
+ * Return the smallest MTU of the job's ports and of the routes to its ranks, and the name of the port or route. On an
+ * error, report it and return a negative errno. Ignore an MTU that ICMP messages have set (warn_of_paths()).
  */
-static int least_mtu(const struct job_spec *s, char least_dev[IF_NAMESIZE])
+static int least_mtu(const struct job_spec *s, char of[MTU_OF_LEN])
 {
 	int least = INT_MAX;
 
 	for (__u32 r = 0; r < fpisa_places(&s->job); r++) {
-		char dev[IF_NAMESIZE];
+		char dev[IF_NAMESIZE], a[ADDRESS_LEN];
+		struct route way;
 		int mtu;
 
+		if (r < s->job.workers && route_to(s, r, &way) && way.mtu && !way.mtu_learned && (int)way.mtu < least) {
+			least = (int)way.mtu;
+			snprintf(of, MTU_OF_LEN, "the route to %s", address_text(s->job.rank[r].addr, a));
+		}
 		if (!job_first_behind(s, r))
 			continue;
 		if (!if_indextoname(s->ifindex[r], dev))
@@ -220,7 +269,7 @@ static int least_mtu(const struct job_spec *s, char least_dev[IF_NAMESIZE])
 		if (mtu < 0)
 			return fail(mtu, NULL, "%s: read its MTU", dev);
 		if (mtu < least)
-			memcpy(least_dev, dev, sizeof(dev));
+			snprintf(of, MTU_OF_LEN, "%s", dev);
 		least = mtu < least ? mtu : least;
 	}
 	return least;
@@ -234,14 +283,33 @@ static __u16 elements_within(struct fpisa_job j, int mtu)
 	return j.elements;
 }
 
-/* Check that the frame fits into the MTU of every port. */
+/* Warn of a path whose MTU, by an ICMP message to this machine, is below the size of the job's frames. */
+static void warn_of_paths(const struct job_spec *s, __u32 job)
+{
+	for (__u32 r = 0; r < s->job.workers; r++) {
+		char a[ADDRESS_LEN];
+		struct route way;
+
+		if (!route_to(s, r, &way) || !way.mtu_learned || !way.mtu || way.mtu >= job_frame_bytes(&s->job))
+			continue;
+		warning("job %u: a router has reported MTU %u on the path to worker %s, but the job's frames have %u "
+			"bytes; if this rank gets no results, add the job with --elements %u",
+			job, way.mtu, address_text(s->job.rank[r].addr, a), job_frame_bytes(&s->job),
+			elements_within(s->job, (int)way.mtu));
+		return;
+	}
+}
+
+/* Check that the frame fits into the MTU of every port and route. */
 static int check_ports(const struct job_spec *s, __u32 job)
 {
 	struct fpisa_job least = s->job;
 	int bytes = job_frame_bytes(&s->job), mtu;
-	char dev[IF_NAMESIZE] = "";
+	char of[MTU_OF_LEN] = "";
 
-	mtu = least_mtu(s, dev);
+	mtu = least_mtu(s, of);
+	if (mtu >= 0 && bytes <= mtu)
+		warn_of_paths(s, job);
 	if (mtu < 0 || bytes <= mtu)
 		return mtu < 0 ? mtu : 0;
 	least.elements = FPISA_BLOCK;
@@ -250,27 +318,31 @@ static int check_ports(const struct job_spec *s, __u32 job)
 			-EMSGSIZE,
 			"job %u: the MTU of %s is %d, too small for any job of this format: the fewest elements, %d, "
 			"make a frame of %u bytes; raise the MTU on both ends of the link",
-			job, dev, mtu, FPISA_BLOCK, job_frame_bytes(&least));
+			job, of, mtu, FPISA_BLOCK, job_frame_bytes(&least));
 	return refuse(-EMSGSIZE,
 		      "job %u: %u elements make a frame of %d bytes, but the MTU of %s is %d; try --elements %u", job,
-		      s->job.elements, bytes, dev, mtu, elements_within(s->job, mtu));
+		      s->job.elements, bytes, of, mtu, elements_within(s->job, mtu));
 }
 
 __u16 job_spec_elements(const struct job_spec *s)
 {
-	char dev[IF_NAMESIZE];
-	int mtu = least_mtu(s, dev);
+	char of[MTU_OF_LEN];
+	int mtu = least_mtu(s, of);
 
 	return mtu < 0 ? 0 : elements_within(s->job, mtu);
 }
 
 int job_spec_resolve(struct job_spec *s, __u32 job)
 {
-	return check_address(s, job)	      ?:
-		       resolve(s, job)	      ?:
-		       resolve_parent(s, job) ?:
-		       job_spec_vlan(s, job)  ?:
-						check_ports(s, job);
+	int err = check_address(s, job)		 ?:
+			  resolve(s, job)	 ?:
+			  resolve_parent(s, job) ?:
+			  job_spec_vlan(s, job)	 ?:
+						   check_ports(s, job);
+
+	if (!err)
+		choose_fanout(s, job);
+	return err;
 }
 
 /*

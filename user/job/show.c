@@ -14,7 +14,7 @@
 struct member {
 	char address[ADDRESS_LEN], endpoint[ENDPOINT_LEN], dev[IF_NAMESIZE], mac[18];
 	double silence;
-	unsigned int port;
+	unsigned int port, path_mtu;
 	bool seen; /* the HELLO has arrived */
 };
 
@@ -34,6 +34,7 @@ static int get_member(const struct datapath *dp, __u32 job, const struct fpisa_j
 		snprintf(m->dev, sizeof(m->dev), "%s", "?");
 	snprintf(m->mac, sizeof(m->mac), "%02x:%02x:%02x:%02x:%02x:%02x", p.mac[0], p.mac[1], p.mac[2], p.mac[3],
 		 p.mac[4], p.mac[5]);
+	m->path_mtu = p.path_mtu;
 	m->seen = memcmp(p.mac, "\0\0\0\0\0", 6);
 	return 0;
 }
@@ -126,9 +127,12 @@ int job_print_text(const struct datapath *dp, __u32 job)
 		/* Print the interface that was given to `job add`, or that was found by the route. */
 		snprintf(dev, sizeof(dev), "%s%s", st.job.rank[r].given ? "@" : "", m.dev);
 		job_age_text(m.silence, age);
-		printf("%4u  %-21s  %-16s  %-17s  %-9s  %s%s\n", r, m.endpoint, dev, m.seen ? m.mac : "-",
+		printf("%4u  %-21s  %-16s  %-17s  %-9s  %s%s", r, m.endpoint, dev, m.seen ? m.mac : "-",
 		       state_of(st.job.live, st.joined, r), isinf(m.silence) ? "never" : age,
 		       isinf(m.silence) ? "" : " ago");
+		if (m.path_mtu)
+			printf(", path MTU %u", m.path_mtu);
+		putchar('\n');
 	}
 	return 0;
 }
@@ -170,6 +174,7 @@ int job_print_json(const struct datapath *dp, __u32 job)
 		json_add_string(e, "mac", m.seen ? m.mac : NULL);
 		json_add_string(e, "state", state_of(st.job.live, st.joined, r));
 		json_add_double(e, "silent_s", m.silence);
+		json_object_object_add(e, "path_mtu", m.path_mtu ? json_object_new_int64(m.path_mtu) : NULL);
 		json_add_number(e, "incarnation", st.session.incarnation[r]);
 	}
 	if (err) {

@@ -102,6 +102,7 @@ int job_complete(struct fpisa_job *j, __u32 job)
 
 int job_spec_complete(struct job_spec *s, __u32 job)
 {
+	s->any_fanout = !s->job.fanout && !fpisa_is_address(&s->job.group);
 	return parse_workers(s) ?: job_complete(&s->job, job);
 }
 

@@ -125,8 +125,8 @@ static int no_answer(struct fpisa *f)
 	return fpisa_fail(
 		-ETIMEDOUT,
 		"%s: job %u: no answer in %u ms%s; `fpisa stats` on the aggregator shows whether it drops this "
-		"worker's frames, and why; otherwise check the route, the aggregator's release, the token, and that "
-		"the job lists this host's address with UDP port %u",
+		"worker's frames, and why; otherwise check the route, firewalls on it, the aggregator's release, the "
+		"token, and that the job lists this host's address with UDP port %u",
 		s->peer, s->job, ms, cause, s->local_port);
 }
 

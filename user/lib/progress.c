@@ -101,16 +101,45 @@ static int progress(struct fpisa *f, uint64_t wait_ns)
 	return rc || ended ? rc : fpisa_send(f);
 }
 
+#define PATH_CAUSE_LEN 160
+
+/*
+ * Write what to check about the MTU of the path, if the path may be the reason that frames of the job get no answer,
+ * though the smaller HELLO got one. Else write nothing.
+ */
+static void path_cause(const struct fpisa_shard *s, char text[PATH_CAUSE_LEN])
+{
+	const struct fpisa *f = s->f;
+	unsigned int headers = 0, mtu = fpisa_transport_path_mtu(s->t, &headers), bytes, elements = f->hello.elements;
+
+	*text = 0;
+	if (!mtu || !elements)
+		return;
+	headers += sizeof(struct fpisa_hdr);
+	bytes = headers + (unsigned int)fpisa_payload_bytes(f->format, elements);
+	while (elements && headers + fpisa_payload_bytes(f->format, elements) > mtu)
+		elements -= FPISA_BLOCK;
+	if (mtu < bytes)
+		snprintf(text, PATH_CAUSE_LEN,
+			 "; the MTU of the path to it is %u, but the job's packets have %u bytes; add the job with "
+			 "--elements %u",
+			 mtu, bytes, elements);
+	else if (!f->flight.result_ns)
+		snprintf(text, PATH_CAUSE_LEN,
+			 "; no packet of the job's %u bytes has arrived yet, so check the MTU of the path", bytes);
+}
+
 int fpisa_unanswered(const struct fpisa_shard *s, uint64_t ns)
 {
-	char cause[96] = "";
+	char cause[96] = "", path[PATH_CAUSE_LEN];
 
 	if (s->t->send_error)
 		snprintf(cause, sizeof(cause), " (last send: %s)", strerror(s->t->send_error));
+	path_cause(s, path);
 	return fpisa_fail(-ETIMEDOUT,
 			  "%s: job %u: the aggregator did not answer in %llu ms%s; check the route to it "
-			  "and fpisa status there",
-			  s->peer, s->job, (unsigned long long)(ns / 1000000), cause);
+			  "and fpisa status there%s",
+			  s->peer, s->job, (unsigned long long)(ns / 1000000), cause, path);
 }
 
 /* Return the aggregator with chunks in flight that has been silent for longest. */
@@ -131,17 +160,19 @@ static const struct fpisa_shard *silent_shard(const struct fpisa *f)
 static void unanswered_chunk(const struct fpisa_shard *s, const struct fpisa_window_slot *slot)
 {
 	const struct fpisa *f = s->f;
+	char path[PATH_CAUSE_LEN];
 
 	if (s->heard_ns < slot->req->deadline_ns - slot->req->timeout_ns) {
 		fpisa_unanswered(s, slot->req->timeout_ns);
 		return;
 	}
+	path_cause(s, path);
 	fpisa_fail(-ETIMEDOUT,
 		   "%s: job %u: the aggregator did not answer for chunk %llu of call %u in %llu ms; its last answer for "
-		   "another chunk came %llu ms ago; check the route to it and fpisa status there",
+		   "another chunk came %llu ms ago; check the route to it and fpisa status there%s",
 		   s->peer, s->job, (unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first),
 		   slot->req->call, (unsigned long long)(slot->req->timeout_ns / 1000000),
-		   (unsigned long long)((f->clock.ns - s->heard_ns) / 1000000));
+		   (unsigned long long)((f->clock.ns - s->heard_ns) / 1000000), path);
 }
 
 /* Fail the handle because the deadline has passed. The last STATUS of the oldest chunk names the missing ranks. */

@@ -153,6 +153,7 @@ static void fill_spec(const struct manager_make *o, const struct group_job *reco
 	}
 	unicast = s->job.fanout || (o->spec.fanout ? o->spec.fanout == FPISA_FANOUT_UNICAST : policy->unicast);
 	s->job.fanout = unicast ? FPISA_FANOUT_UNICAST : 0;
+	s->any_fanout = !o->spec.fanout;
 	for (__u32 r = 0; r < o->workers; r++) {
 		s->job.rank[r].addr = fpisa_ipv4(o->address[r]);
 		s->job.rank[r].port = htons(o->port[r]);

@@ -214,6 +214,17 @@ def test_neighbour_that_the_kernel_does_not_take(lab):
     assert managed(net.agg) == {net.addresses[1]}
 
 
+def test_parent_that_the_kernel_does_not_take(lab):
+    """For a leaf's parent the consequence is another one, because no HELLO makes the kernel ask for the parent."""
+    net = lab(workers=2)
+    net.load()
+    net.agg.ip("route add 10.50.0.0/24 via inet6 fe80::1 dev p0", "link set p0 mtu 1200")
+    status, _, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", net.addresses[1], "--address", ADDRESS, "--mode", "exact",
+                                     "--parent", "10.50.0.7/0")
+    assert status == 0 and re.fullmatch("fpisa: warning: job 1: the kernel does not keep the Ethernet address on the way to the parent: .*; "
+                                        "if the counter unresolved_parent rises, ping the parent from this machine\n", err), err
+
+
 def test_route_that_changed(lab):
     """After a route change, doctor names the ranks whose interface differs from the job's interface, and its command makes the job
     again."""

@@ -272,6 +272,11 @@ static uint64_t faulty_drops(struct fpisa_transport *t)
 	return fpisa_transport_drops(x->t);
 }
 
+static unsigned int faulty_path_mtu(const struct fpisa_transport *t, unsigned int *headers)
+{
+	return fpisa_transport_path_mtu(((const struct faulty *)t)->t, headers);
+}
+
 static void faulty_disown(struct fpisa_transport *t)
 {
 	struct faulty *x = (struct faulty *)t;
@@ -298,6 +303,7 @@ static const struct fpisa_transport_ops faulty_ops = {
 	.fds = faulty_fds,
 	.due = faulty_due,
 	.drops = faulty_drops,
+	.path_mtu = faulty_path_mtu,
 	.disown = faulty_disown,
 	.close = faulty_close,
 };

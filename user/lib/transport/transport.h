@@ -80,6 +80,13 @@ struct fpisa_transport_ops {
 	uint64_t (*drops)(struct fpisa_transport *t);
 
 	/*
+	 * Return the MTU of the path to the aggregator, as the kernel knows it by its routes and by ICMP messages, or 0 if
+	 * it is unknown. Set *headers to the bytes of a packet before the FPISA header. Any host can forge ICMP messages,
+	 * so this MTU is only good for the text of an error. NULL: there is no path.
+	 */
+	unsigned int (*path_mtu)(const struct fpisa_transport *t, unsigned int *headers);
+
+	/*
 	 * In a child after fork(), release all resources that the child shares with its parent, without an effect on
 	 * the parent. Only close() may follow.
 	 */
@@ -117,6 +124,11 @@ static inline int fpisa_transport_more(const struct fpisa_transport *t, int n)
 static inline uint64_t fpisa_transport_drops(struct fpisa_transport *t)
 {
 	return t->ops->drops ? t->ops->drops(t) : 0;
+}
+
+static inline unsigned int fpisa_transport_path_mtu(const struct fpisa_transport *t, unsigned int *headers)
+{
+	return t->ops->path_mtu ? t->ops->path_mtu(t, headers) : 0;
 }
 
 /*

@@ -427,7 +427,8 @@ static int udp_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 	int want = (int)(hello->window * 2 * FRAME_TRUESIZE), have = 0, rc;
 	socklen_t len = sizeof(have);
 
-	if (hello->address)
+	/* If a router translates the aggregator's address (DNAT), unicast replies come from the address that HELLO went to. */
+	if (hello->address && fpisa_is_address(&group))
 		u->source = fpisa_ipv4(hello->address);
 	rc = u->first ? share_out(u->first) : 0;
 	if (rc)
@@ -463,6 +464,23 @@ static uint64_t udp_drops(struct fpisa_transport *t)
 	return getsockopt(((struct udp *)t)->fd, SOL_SOCKET, SO_MEMINFO, info, &len) ? 0 : info[SK_MEMINFO_DROPS];
 }
 
+static unsigned int udp_path_mtu(const struct fpisa_transport *t, unsigned int *headers)
+{
+	const struct udp *u = (const struct udp *)t;
+	const int v6 = is_ipv6(u), fd = socket(u->to.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	socklen_t len = sizeof(int);
+	int mtu = 0;
+
+	*headers = (v6 ? FPISA_IPV6_LEN : FPISA_IP_LEN) + FPISA_UDP_LEN;
+	if (fd < 0)
+		return 0;
+	if (connect(fd, &u->to.any, fpisa_sockaddr_len(&u->to)) ||
+	    getsockopt(fd, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_MTU : IP_MTU, &mtu, &len))
+		mtu = 0;
+	close(fd);
+	return (unsigned int)mtu;
+}
+
 static void udp_disown(struct fpisa_transport *t)
 {
 	struct udp *u = (struct udp *)t;
@@ -487,6 +505,7 @@ static const struct fpisa_transport_ops udp_ops = {
 	.joined = udp_joined,
 	.fds = udp_fds,
 	.drops = udp_drops,
+	.path_mtu = udp_path_mtu,
 	.disown = udp_disown,
 	.close = udp_close,
 };

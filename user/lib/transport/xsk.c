@@ -353,6 +353,11 @@ static int xsk_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 	return (int)(size / 2);
 }
 
+static unsigned int xsk_path_mtu(const struct fpisa_transport *t, unsigned int *headers)
+{
+	return fpisa_transport_path_mtu(((const struct xsk *)t)->udp, headers);
+}
+
 static uint64_t xsk_drops(struct fpisa_transport *t)
 {
 	struct xsk *x = (struct xsk *)t;
@@ -397,6 +402,7 @@ static const struct fpisa_transport_ops xsk_ops = {
 	.joined = xsk_joined,
 	.fds = xsk_fds,
 	.drops = xsk_drops,
+	.path_mtu = xsk_path_mtu,
 	.disown = xsk_disown,
 	.close = xsk_close,
 };
