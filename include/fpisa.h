@@ -194,8 +194,8 @@ struct fpisa_info {
 };
 
 /*
- * Join job `job` of the aggregator at the IPv4 address `address` ("10.0.0.1" or "10.0.0.1:18000"). Return when every
- * rank of the job has joined. options may be NULL.
+ * Join job `job` of the aggregator at `address` ("10.0.0.1:18000" or "[2001:db8::1]:18000"; the port may be left out).
+ * Return when every rank of the job has joined. options may be NULL.
  *
  * `address` may name up to 16 aggregators, "10.0.0.1*2,10.0.0.2". The chunks of each call are spread over the
  * aggregators by their weights (1 to 100, 1 by default). All ranks must give the same list. The job must have the same
@@ -377,8 +377,8 @@ struct fpisa_group_options {
 };
 
 /*
- * Join the group `name` of `size` ranks as `rank`. Return when all ranks have joined. `host` is the aggregator's name
- * or IPv4 address, with the manager's TCP port if that is not 18000. If host is NULL, use the value of FPISA_MANAGER.
+ * Join the group `name` of `size` ranks as `rank`. Return when all ranks have joined. `host` is the manager's name or
+ * address, "HOST:PORT" or "[IPV6]:PORT" if its port is not 18000. If host is NULL, use the value of FPISA_MANAGER.
  *
  * -EINVAL	the host does not exist; the name is invalid; other ranks gave another size; an option is unknown
  * -EAGAIN	the host's name cannot be looked up at present

@@ -69,7 +69,7 @@ static void make_it(void *arg, const struct manager_make *o)
 	(void)arg;
 	CHECK(making < GROUPS * FPISA_MANAGER_JOBS);
 	for (__u32 r = 0; r < o->workers; r++)
-		CHECK(manager_network_allowed(s.manager.policy, o->address[r]));
+		CHECK(manager_network_allowed(s.manager.policy, &o->address[r]));
 	made[making++] = *o;
 }
 
@@ -289,8 +289,8 @@ static void begin(struct manager_policy *policy, uint8_t how)
 	policy->without_key = !(how & 1);
 	if (how & 2) {
 		policy->networks = 1;
-		policy->network[0].address = htonl(0x0a000010);
-		policy->network[0].mask = htonl(0xfffffffc);
+		policy->network[0].address = fpisa_ipv4(htonl(0x0a000010));
+		policy->network[0].bits = 96 + 30;
 	}
 	/* Places beyond PLACES do not change, because no group uses them. */
 	memset(&s.conns, 0, sizeof(s.conns));

@@ -319,7 +319,7 @@ static void ask_make(uint8_t place)
 	m->spec.window = 8u << (how >> 4 & 3);
 	m->spec.elements = how & 8 ? 64 : 0;
 	for (__u32 i = 0; i < FPISA_MAX_WORKERS; i++) {
-		m->address[i] = htonl(0x0a000010u + i);
+		m->address[i] = fpisa_ipv4(htonl(0x0a000010u + i));
 		m->port[i] = (__u16)(20000 + i);
 	}
 }
@@ -370,8 +370,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		p->size = 3;
 		p->formats = 1u << FPISA_FORMAT_FP32 | 1u << FPISA_FORMAT_FP16;
 		p->networks = 1;
-		p->network[0].address = htonl(0x0a000010);
-		p->network[0].mask = htonl(0xfffffff0);
+		p->network[0].address = fpisa_ipv4(htonl(0x0a000010));
+		p->network[0].bits = 96 + 28;
 	}
 	return 0;
 }

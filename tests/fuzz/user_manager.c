@@ -131,7 +131,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	m.aggregator_port = 18000;
 	making = jobs = 0;
 	for (int i = 0; i < CALLERS; i++) {
-		caller[i] = (struct manager_caller){.address = 1u + (unsigned int)i / 2, .local = 9, .place = -1};
+		caller[i] = (struct manager_caller){
+			.address = fpisa_ipv4(1u + (unsigned int)i / 2), .local = fpisa_ipv4(9), .place = -1};
 		hung_up[i] = 0;
 	}
 	while (size) {

@@ -57,13 +57,13 @@ def lab(bpffs, shared, family, request):
 
 
 @pytest.fixture
-def groups(lab, tmp_path):
+def groups(lab, tmp_path, request):
     """Yield groups(workers, *config), which makes a Lab with a datapath and a manager. The datapath is loaded with the options `load`, or
-    not at all if `load` is None."""
-    made = []
+    not at all if `load` is None. A test marked `over_both` (groups.py) runs with addresses of each family."""
+    made, ipv6 = [], getattr(request, "param", None) == "IPv6"
 
     def make(workers, *config, sections="", serve=True, load=()):
-        net = lab(workers=workers)
+        net = lab(workers=workers, ipv6=ipv6)
         if load is not None:
             net.load(*load)
         made.append(Groups(net, str(tmp_path), *config, sections=sections))

@@ -6,10 +6,15 @@ import select
 import signal
 import sys
 
-from lab import ADDRESS, COMMAND_S, FPISA, HERE, LIBRARY, PIN, PORT, SLOW, children, end, wait_until
+import pytest
+
+from lab import COMMAND_S, FPISA, HERE, LIBRARY, PIN, PORT, SLOW, children, end, wait_until
 
 MEMBER = os.path.join(HERE, "member.py")
 JOIN_MS = int(20000 * SLOW)
+
+# Parametrise a test that has the fixture `groups` by the family of all addresses.
+over_both = pytest.mark.parametrize("groups", ["IPv4", "IPv6"], indirect=True)
 
 
 class Rank:
@@ -76,11 +81,11 @@ class Groups:
         self.manager.wait()
         end(self.manager)
 
-    def start(self, host, name, rank, size, *steps, hold=False, again=0, address=ADDRESS, **options):
-        """Start a rank on worker `host`."""
+    def start(self, host, name, rank, size, *steps, hold=False, again=0, address=None, **options):
+        """Start a rank on worker `host`, which joins at the manager's address or at `address`."""
         options = {"key_file": self.key, "join_timeout_ms": JOIN_MS, **options}
         plan = json.dumps({"options": options, "steps": steps, "hold": hold, "again": again})
-        self.ranks.append(Rank(self.net.worker[host].spawn(*self.member, address, name, rank, size, plan, env=self.env)))
+        self.ranks.append(Rank(self.net.worker[host].spawn(*self.member, address or self.net.address, name, rank, size, plan, env=self.env)))
         return self.ranks[-1]
 
     def group(self, name, hosts, *steps, **more):

@@ -54,8 +54,8 @@ static void say_make(struct agent_jobs *a, uint64_t token, uint16_t port)
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_RANKS);
 
 	m.ranks.group = GROUP;
-	m.ranks.address[0] = htonl(0x0a000001);
-	m.ranks.address[1] = htonl(0x0a000002);
+	m.ranks.address[0] = fpisa_ipv4(htonl(0x0a000001));
+	m.ranks.address[1] = fpisa_ipv4(htonl(0x0a000002));
 	m.ranks.port[0] = m.ranks.port[1] = port;
 	say(a, &m);
 	m = fpisa_manager_message(FPISA_MANAGER_MAKE);

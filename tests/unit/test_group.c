@@ -78,8 +78,10 @@ static void say_bind(struct manager *m, uint32_t index, uint16_t port)
 {
 	struct fpisa_manager_message out = fpisa_manager_message(FPISA_MANAGER_BIND);
 
-	out.bind = (struct fpisa_manager_bind){
-		.index = index, .port = port, .address = htonl(INADDR_LOOPBACK), .aggregator = m->aggregator.port};
+	out.bind = (struct fpisa_manager_bind){.index = index,
+					       .port = port,
+					       .address = fpisa_ipv4(htonl(INADDR_LOOPBACK)),
+					       .aggregator = m->aggregator.port};
 	say(m, &out);
 }
 

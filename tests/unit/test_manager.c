@@ -49,7 +49,8 @@ static struct fpisa_manager_message good(enum fpisa_manager_type type)
 		m.ask.spec.elements = 416;
 		break;
 	case FPISA_MANAGER_BIND:
-		m.bind = (struct fpisa_manager_bind){.port = 18100, .address = 0x0100000a, .aggregator = 18000};
+		m.bind = (struct fpisa_manager_bind){
+			.port = 18100, .address = fpisa_ipv4(0x0100000a), .aggregator = 18000};
 		break;
 	case FPISA_MANAGER_BOUND:
 		m.bind = (struct fpisa_manager_bind){.port = 18100, .taken = 1};
@@ -89,17 +90,18 @@ static struct fpisa_manager_message good(enum fpisa_manager_type type)
 		break;
 	case FPISA_MANAGER_REGISTER:
 		m.reg = (struct fpisa_manager_register){
-			.version = 3, .address = 1, .port = 18000, .rate = 10000, .slots = 1};
+			.version = 3, .address = fpisa_ipv4(1), .port = 18000, .rate = 10000, .slots = 1};
 		break;
 	case FPISA_MANAGER_AGGREGATORS:
 		m.list.n = 16;
-		for (uint16_t i = 0; i < 16; i++)
-			m.list.of[i] = (struct fpisa_manager_aggregator){i / 2 + 1, 18000 + i % 2, 100};
+		m.list.first = 8;
+		for (uint16_t i = 0; i < 8; i++)
+			m.list.of[i] = (struct fpisa_manager_aggregator){fpisa_ipv4(i / 2 + 1), 18000 + i % 2, 100, 0};
 		break;
 	case FPISA_MANAGER_RANKS:
-		m.ranks = (struct fpisa_manager_ranks){.group = 7, .first = 32};
+		m.ranks = (struct fpisa_manager_ranks){.group = 7, .first = 56};
 		for (int i = 0; i < FPISA_MANAGER_MAKE_RANKS; i++) {
-			m.ranks.address[i] = 1;
+			m.ranks.address[i] = fpisa_ipv4(1);
 			m.ranks.port[i] = 18100;
 		}
 		break;
@@ -227,11 +229,15 @@ static void bounds(void **state)
 	WRONG(AGGREGATORS, list.n, 15); /* the last aggregator is beyond the end of the list */
 	WRONG(AGGREGATORS, list.of[3].weight, 0);
 	WRONG(AGGREGATORS, list.of[3].weight, 101);
-	WRONG(AGGREGATORS, list.of[3].address, 0);
+	WRONG(AGGREGATORS, list.of[3].address, FPISA_NO_ADDRESS);
+	WRONG(AGGREGATORS, list.of[3].zero, 1);
+	WRONG(AGGREGATORS, list.first, 1);
+	WRONG(AGGREGATORS, list.first, 16);
 	WRONG(AGGREGATORS, list.of[3].port, 18000); /* the same port as the previous aggregator */
 	WRONG(RANKS, ranks.group, 0);
-	WRONG(RANKS, ranks.first, 16);
-	WRONG(RANKS, ranks.address[7], 0);
+	WRONG(RANKS, ranks.first, 12);
+	WRONG(RANKS, ranks.first, 64);
+	WRONG(RANKS, ranks.address[7], FPISA_NO_ADDRESS);
 	WRONG(RANKS, ranks.port[7], 0);
 	WRONG(MAKE, make.token, 0);
 	WRONG(MAKE, make.index, 8);
@@ -269,7 +275,7 @@ static void bounds(void **state)
 	WRONG(ASK, ask.spec.window, 2048);
 	WRONG(BOUND, bind.taken, 2);
 	WRONG(BOUND, bind.port, 0);
-	WRONG(BOUND, bind.address, 1);
+	WRONG(BOUND, bind.address, fpisa_ipv4(1));
 	WRONG(BIND, bind.taken, 1);
 	WRONG(BIND, bind.aggregator, 0);
 	WRONG(JOB, job.job, 64);

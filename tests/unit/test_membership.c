@@ -166,8 +166,8 @@ static struct told *call(struct world *w, int i, uint32_t host, const char *owne
 
 	memset(t, 0, sizeof(*t));
 	t->connected = 1;
-	t->caller.address = htonl(0x0a000000 + host);
-	t->caller.local = htonl(0x0a0000fe);
+	t->caller.address = fpisa_ipv4(htonl(0x0a000000 + host));
+	t->caller.local = fpisa_ipv4(htonl(0x0a0000fe));
 	strcpy(t->caller.owner, owner);
 	t->caller.place = -1;
 	return t;
@@ -531,7 +531,7 @@ static void a_group_gets_all_that_are_there(void **state)
 	assert_int_equal(m->list.n, 3);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(m->list.of[i].weight, 1);
-	assert_int_equal(ntohl(m->list.of[2].address), 0x0a000000 + 201);
+	assert_int_equal(ntohl(m->list.of[2].address.w[3]), 0x0a000000 + 201);
 	begin_job(w, 0, 4);
 	/* An aggregator with less room has a smaller window. The window of the other aggregator does not change. */
 	made_there(w, &w->of[AGG], 0, -ENOSPC, "no slots");
@@ -683,7 +683,7 @@ static void the_only_one_is_another(void **state)
 	for (int r = 0; r < 2; r++) {
 		m = last(&w->of[r]);
 		assert_last(&w->of[r], FPISA_MANAGER_BIND);
-		assert_int_equal(ntohl(m->bind.address), 0x0a000000 + 200);
+		assert_int_equal(ntohl(m->bind.address.w[3]), 0x0a000000 + 200);
 		assert_int_equal(m->bind.aggregator, 18000);
 		bound(w, &w->of[r], 0, m->bind.port, 0);
 	}
@@ -715,8 +715,10 @@ static void who_may_not_register(void **state)
 		struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REGISTER);
 		struct told *t = call(w, AGG + 1, 201, "aggs");
 
-		msg.reg = (struct fpisa_manager_register){
-			.version = FPISA_VERSION, .address = htonl(0x0a000000 + 200), .port = 18000, .slots = 1};
+		msg.reg = (struct fpisa_manager_register){.version = FPISA_VERSION,
+							  .address = fpisa_ipv4(htonl(0x0a000000 + 200)),
+							  .port = 18000,
+							  .slots = 1};
 		say(w, t, &msg);
 		assert_refused(t, FPISA_MANAGER_R_aggregator,
 			       "10.0.0.200: host 10.0.0.200 has registered the same address");
@@ -728,7 +730,7 @@ static void who_may_not_register(void **state)
 		struct told *t = call(w, AGG + 1, 201, "aggs");
 
 		msg.reg = (struct fpisa_manager_register){
-			.version = FPISA_VERSION, .address = htonl(none[i]), .port = 18000, .slots = 1};
+			.version = FPISA_VERSION, .address = fpisa_ipv4(htonl(none[i])), .port = 18000, .slots = 1};
 		say(w, t, &msg);
 		assert_refused(t, FPISA_MANAGER_R_aggregator, "ranks of other hosts cannot reach this address");
 	}
@@ -1226,7 +1228,7 @@ static void many_ports(void **state)
 		for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 			g->job[k].state = FPISA_GROUP_JOB_MADE;
 		for (int r = 0; r < FPISA_MAX_WORKERS; r++) {
-			g->record.address[r] = htonl(0x0a000001);
+			g->record.address[r] = fpisa_ipv4(htonl(0x0a000001));
 			for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 				g->record.job[k].port[r] = next++;
 		}

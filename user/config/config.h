@@ -44,7 +44,7 @@ struct config_job {
 /* Options of `fpisa serve`, which override the file, even when the file is read again. 0 or NULL: not given. */
 struct config_given {
 	const char *manager, *colocated;
-	__be32 address;
+	struct fpisa_address address;
 	__u32 rate;
 };
 

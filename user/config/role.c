@@ -3,8 +3,6 @@
  * The role of `fpisa serve` on this host; config.h has the contract. Options override the file, and hosts with the same
  * file agree on the manager.
  */
-#include <arpa/inet.h>
-
 #include "config.h"
 #include "lib/address.h"
 #include "lib/manager/interface.h"
@@ -15,7 +13,7 @@ int config_give(struct config *c, const struct config_given *given)
 	c->given = *given;
 	c->manager.manager = given->manager ?: c->manager.manager;
 	c->manager.colocated = given->colocated ?: c->manager.colocated;
-	c->manager.address = given->address ?: c->manager.address;
+	c->manager.address = fpisa_is_address(&given->address) ? given->address : c->manager.address;
 	c->manager.rate = given->rate ?: c->manager.rate;
 	return manager_policy_check(&c->manager);
 }
@@ -23,14 +21,17 @@ int config_give(struct config *c, const struct config_given *given)
 bool config_manager_elsewhere(const struct config *c)
 {
 	const struct manager_policy *p = &c->manager;
-	struct sockaddr_in at[FPISA_HOST_ADDRESSES];
+	union fpisa_sockaddr at[FPISA_HOST_ADDRESSES];
 	int n;
 
 	if (!p->manager || !p->colocated)
 		return p->manager;
 	n = fpisa_find_host(p->manager, FPISA_MANAGER_SILENCE_MS * 1000000ull, at);
-	for (int i = 0; i < n; i++)
-		if (fpisa_address_is_here(at[i].sin_addr.s_addr))
+	for (int i = 0; i < n; i++) {
+		const struct fpisa_address manager = fpisa_address_from(&at[i]);
+
+		if (fpisa_address_is_here(&manager))
 			return false;
+	}
 	return true;
 }

@@ -40,25 +40,25 @@ struct group_record {
 	__u64 left, gone; /* bitmaps of ranks that have left, and of dead ranks */
 	__u32 cause;	  /* enum fpisa_manager_cause of the last dead rank */
 	__u32 size;
-	__be32 local;	   /* address of this datapath for the group's jobs */
-	__u32 elsewhere;   /* nonzero: the jobs of the group are not on this datapath */
-	__u32 aggregators; /* number of aggregators; 0: ranks are still joining */
+	struct fpisa_address local; /* address of this datapath for the group's jobs */
+	__u32 elsewhere;	    /* nonzero: the jobs of the group are not on this datapath */
+	__u32 aggregators;	    /* number of aggregators; 0: ranks are still joining */
 	struct fpisa_manager_aggregator aggregator[FPISA_MAX_SHARDS];
 	char name[FPISA_MANAGER_NAME];
 	char owner[FPISA_PSK_NAME]; /* name of the group's key; "" without a key */
-	__be32 address[FPISA_MAX_WORKERS];
+	struct fpisa_address address[FPISA_MAX_WORKERS];
 	__u64 calls[FPISA_MAX_WORKERS]; /* numbers of calls that ranks completed before they left */
 	struct group_job job[FPISA_MANAGER_JOBS];
 };
 
 struct aggregator_record {
-	__u64 since;	/* time of registration in seconds since 1970 */
-	__be32 address; /* address for frames; 0: the place is free or, with a port, is an agent's own entry */
-	__be32 host;	/* host from which the aggregator registered */
-	__u32 port;	/* UDP port of the aggregator's datapath */
-	__u32 rate;	/* rate of the aggregator's interface in Mbit/s; 0: unknown */
-	__u32 slots;	/* number of slots that the manager may use */
-	__u32 gone;	/* enum fpisa_manager_cause; 0: the aggregator is present */
+	__u64 since;		      /* time of registration in seconds since 1970 */
+	struct fpisa_address address; /* address for frames; ::: the place is free or, with a port, is an agent's own entry */
+	struct fpisa_address host; /* host from which the aggregator registered */
+	__u32 port;		   /* UDP port of the aggregator's datapath */
+	__u32 rate;		   /* rate of the aggregator's interface in Mbit/s; 0: unknown */
+	__u32 slots;		   /* number of slots that the manager may use */
+	__u32 gone;		   /* enum fpisa_manager_cause; 0: the aggregator is present */
 	char owner[FPISA_PSK_NAME];
 };
 

@@ -42,12 +42,12 @@ int verb_doctor(int argc, char **argv)
 	struct datapath dp;
 	__u32 ifindex[DATAPATH_MAX_INTERFACES];
 	const char *config = NULL, *worker = NULL;
-	__be32 aggregator = 0;
+	struct fpisa_address aggregator;
 	int opt, err = 0;
 
 	while (!err && (opt = next_option(argc, argv, options)) != -1) {
 		if (opt == OPT_WORKER)
-			err = parse_machine_ipv4("--worker", worker = optarg, &aggregator);
+			err = parse_machine("--worker", worker = optarg, &aggregator);
 		else if (opt == OPT_CONFIG)
 			config = optarg;
 		else if (opt == OPT_RATE)
@@ -66,7 +66,7 @@ int verb_doctor(int argc, char **argv)
 		return err;
 	d.pin = c.pin;
 	d.found = c.json ? json_object_new_array() : NULL;
-	if (aggregator) {
+	if (worker) {
 		/* A worker does not need BPF or privilege. */
 		for (int i = optind; i < argc; i++)
 			doctor_worker(&d, argv[i], aggregator);

@@ -65,7 +65,7 @@ void doctor_device(struct doctor *d, const char *dev, bool named);
 void doctor_ports(struct doctor *d, const char *dev, __u32 ifindex);
 
 /* Check a worker's interface; `dev` NULL: the interface of the route to the aggregator. */
-void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator);
+void doctor_worker(struct doctor *d, const char *dev, struct fpisa_address aggregator);
 
 /*
  * Check whether a worker can join groups, with the environment of programs here. If FPISA_MANAGER is not set, check

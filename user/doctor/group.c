@@ -89,7 +89,7 @@ static void try_manager(struct doctor *d, const char *host, const struct fpisa_p
 {
 	struct fpisa_manager_message m = {0};
 	struct fpisa_channel *c = NULL;
-	struct sockaddr_in to[FPISA_HOST_ADDRESSES];
+	union fpisa_sockaddr to[FPISA_HOST_ADDRESSES];
 	int n = fpisa_find_host(host, ANSWER_MS * 1000000ull, to), rc = n, at = 0;
 	uint64_t began;
 
@@ -102,7 +102,7 @@ static void try_manager(struct doctor *d, const char *host, const struct fpisa_p
 	while (rc < 0 && ++at < n);
 	if (rc < 0) {
 		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: no connection to TCP port %u: %s; %s", host,
-			ntohs(to->sin_port), strerror(-rc),
+			ntohs(to->v4.sin_port), strerror(-rc),
 			rc == -ECONNREFUSED ? "is `fpisa serve` running there?" : "check the firewalls there and here");
 		return;
 	}

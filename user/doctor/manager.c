@@ -157,34 +157,57 @@ static void check_descriptors(struct doctor *d, pid_t helper)
 		finding(d, LEVEL_OK, subject, "descriptors", NULL, "the limit is enough for all connections");
 }
 
-/* Return whether a process listens, by the kernel's table: a firewall may keep only us out. */
-static bool is_listening(__be32 address, __u16 port)
+/* Parse a line of a table of the kernel. Return whether it has a listening socket; the words of *at are the kernel's. */
+static bool parse_listener(const char *line, struct fpisa_address *at, unsigned int *port)
 {
-	unsigned int local, number, state;
-	FILE *f = fopen("/proc/self/net/tcp", "re");
+	unsigned int w[4] = {0}, state = 0;
+
+	*at = FPISA_NO_ADDRESS;
+	if (sscanf(line, "%*d: %8x%8x%8x%8x:%x %*[0-9A-F]:%*x %x", &w[0], &w[1], &w[2], &w[3], port, &state) == 6)
+		for (int i = 0; i < 4; i++)
+			at->w[i] = (FPISA_FORCE __be32)w[i];
+	else if (sscanf(line, "%*d: %8x:%x %*x:%*x %x", &w[0], port, &state) == 3)
+		*at = fpisa_ipv4((FPISA_FORCE __be32)w[0]);
+	return state == TCP_LISTEN;
+}
+
+/* Return whether a table of the kernel, of IPv4 or IPv6, has a socket that listens at the address. */
+static bool has_listener(const char *table, const struct fpisa_address *address, __u16 port)
+{
+	struct fpisa_address at;
+	FILE *f = fopen(table, "re");
 	bool found = false;
+	unsigned int number;
 	char line[256];
 
 	while (f && !found && fgets(line, sizeof(line), f))
-		found = sscanf(line, "%*d: %x:%x %*x:%*x %x", &local, &number, &state) == 3 && state == TCP_LISTEN &&
-			number == port && (!local || !address || local == address);
+		found = parse_listener(line, &at, &number) && number == port &&
+			(!fpisa_is_address(address) || !fpisa_is_address(&at) || fpisa_same_address(&at, address) ||
+			 (fpisa_is_ipv4(address) && fpisa_is_ipv4(&at) && !at.w[3]));
 	if (f)
 		fclose(f);
 	return found;
 }
 
+/* Return whether a process listens, by the kernel's tables: a firewall may keep only us out. */
+static bool is_listening(const struct fpisa_address *address, __u16 port)
+{
+	return has_listener("/proc/self/net/tcp6", address, port) ||
+	       (!fpisa_is_ipv6(address) && has_listener("/proc/self/net/tcp", address, port));
+}
+
 static void check_port(struct doctor *d, const struct manager_policy *p)
 {
 	__u16 port = manager_policy_port(p) ?: d->dp->control->port ?: FPISA_PORT;
-	char a[ADDRESS_LEN];
+	char a[ENDPOINT_LEN];
 
-	address_text(fpisa_ipv4(p->listen), a);
-	if (is_listening(p->listen, port))
-		finding(d, LEVEL_OK, subject, "port", NULL, "the manager listens at TCP %s:%u", a, port);
+	manager_listen_text(p, port, a);
+	if (is_listening(&p->listen, port))
+		finding(d, LEVEL_OK, subject, "port", NULL, "the manager listens at TCP %s", a);
 	else
 		finding(d, LEVEL_FAULT, subject, "port", "systemctl restart fpisa-manager",
-			"no process listens at TCP %s:%u here: the manager was started with another file or with --manager, or in another network namespace",
-			a, port);
+			"no process listens at TCP %s here: the manager was started with another file or with --manager, or in another network namespace",
+			a);
 }
 
 static void check_pool(struct doctor *d, const struct manager_policy *p)
@@ -214,14 +237,13 @@ static void check_pool(struct doctor *d, const struct manager_policy *p)
 static void check_registered(struct doctor *d, const struct manager_policy *p, const struct datapath_groups *g)
 {
 	struct aggregator_record r;
-	char a[ADDRESS_LEN];
+	char a[ENDPOINT_LEN];
 
 	if (datapath_aggregator_get(g, 0, &r))
 		return;
-	if (r.address)
-		finding(d, LEVEL_OK, subject, "registered", NULL,
-			"registered as aggregator %s:%u with the manager at %s", address_text(fpisa_ipv4(r.address), a),
-			r.port, p->manager ?: "the host of its --manager");
+	if (fpisa_is_address(&r.address))
+		finding(d, LEVEL_OK, subject, "registered", NULL, "registered as aggregator %s with the manager at %s",
+			fpisa_endpoint_text(&r.address, (__u16)r.port, a), p->manager ?: "the host of its --manager");
 	else
 		finding(d, LEVEL_FAULT, subject, "registered", NULL,
 			"this aggregator is not registered with the manager at %s, so no group gets a share here; the log says why: "
@@ -238,7 +260,7 @@ static bool is_agent(const struct doctor *d, const struct datapath_groups *g)
 	struct aggregator_record r;
 
 	return !datapath_aggregator_get(g, 0, &r) && r.port == (d->dp->control->port ?: FPISA_PORT) &&
-	       (!r.address || fpisa_address_is_here(r.host));
+	       (!fpisa_is_address(&r.address) || fpisa_address_is_here(&r.host));
 }
 
 /* `err`: whether the records of groups, in *g, could be opened; -ENOENT: no manager has run. */

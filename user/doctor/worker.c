@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * doctor --worker ADDR: check whether this machine receives results. Results come from the aggregator's address, by
- * multicast or unicast, through the stack. The reverse path filter must accept that source, and the interface must
+ * multicast or unicast, through the stack. IPv4's reverse path filter must accept that source, and the interface must
  * receive multicast.
  */
 #include <errno.h>
@@ -103,14 +103,14 @@ static bool lo_has_datapath(void)
 	       (!strcmp(i.program.name, "?") || datapath_is_entry(i.program.name));
 }
 
-void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
+void doctor_worker(struct doctor *d, const char *dev, struct fpisa_address aggregator)
 {
 	char to[ADDRESS_LEN], fix[256], name[IF_NAMESIZE], way[IF_NAMESIZE] = "";
 	struct route r = {0};
 	struct link l;
-	int err = route_get(fpisa_ipv4(aggregator), FPISA_NO_ADDRESS, 0, &r);
+	int err = route_get(aggregator, FPISA_NO_ADDRESS, 0, &r);
 
-	address_text(fpisa_ipv4(aggregator), to);
+	address_text(aggregator, to);
 	if (err || !if_indextoname(r.ifindex, way)) {
 		snprintf(fix, sizeof(fix), "ip route add %s dev %s", to, dev ?: "DEV");
 		finding(d, LEVEL_FAULT, dev ?: "worker", "route", dev ? fix : NULL, "no route to %s: %s%s", to,
@@ -148,6 +148,7 @@ void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
 		finding(d, LEVEL_FAULT, dev, "multicast", fix,
 			"multicast is off: results sent to the job's multicast address "
 			"are not received");
-	check_filter(d, dev, way, to);
+	if (fpisa_is_ipv4(&aggregator))
+		check_filter(d, dev, way, to);
 	check_worker_gro(d, dev, &l);
 }

@@ -54,33 +54,45 @@ int fpisa_parse_address(const char *text, struct fpisa_address *address, uint16_
 	return 0;
 }
 
-int fpisa_find_host(const char *text, uint64_t timeout_ns, struct sockaddr_in to[FPISA_HOST_ADDRESSES])
+/* Store a found address. Return whether it is one that other hosts can be told. */
+static int take_found(const struct addrinfo *a, uint16_t port, union fpisa_sockaddr *to)
 {
-	const char *colon = strchr(text, ':');
-	size_t n = colon ? (size_t)(colon - text) : strlen(text);
-	struct addrinfo *found;
-	int addresses = 0;
-	unsigned int port = FPISA_PORT;
-	char host[256], end;
-	int rc;
+	union fpisa_sockaddr found = {.v6 = {.sin6_family = AF_UNSPEC}};
+	struct fpisa_address address;
 
-	if (!n || n >= sizeof(host) ||
-	    (colon && (sscanf(colon + 1, "%5u%c", &port, &end) != 1 || !port || port > 65535 || colon[1] == '+' ||
-		       colon[1] == '-' || colon[1] == ' ')))
-		return fpisa_fail(-EINVAL, "'%s' is not an IPv4 host with an optional port, such as aggregator:18000",
-				  text);
-	memcpy(host, text, n);
-	host[n] = 0;
-	/* Ask for both families, to distinguish a name with only IPv6 addresses from an unknown name. */
+	if (a->ai_addrlen <= sizeof(found))
+		memcpy(&found, a->ai_addr, a->ai_addrlen);
+	address = fpisa_address_from(&found);
+	*to = fpisa_sockaddr_of(&address, port);
+	return fpisa_is_address(&address) && !(fpisa_is_ipv6(&address) && fpisa_is_link_local(&address));
+}
+
+int fpisa_find_host(const char *text, uint64_t timeout_ns, union fpisa_sockaddr to[FPISA_HOST_ADDRESSES])
+{
+	struct addrinfo *found;
+	struct fpisa_address address;
+	int addresses = 0, rc;
+	char copy[256] = "", *number, *host;
+	uint16_t port;
+
+	if (strlen(text) < sizeof(copy))
+		strcpy(copy, text);
+	host = fpisa_cut_endpoint(copy, &number);
+	if (!host || !*host || !read_port(number, &port) || (strchr(host, ':') && !fpisa_address_read(host, &address)))
+		return fpisa_fail(
+			-EINVAL,
+			"'%s' is not a host with an optional port, such as aggregator:18000 or [2001:db8::1]:18000",
+			text);
 	rc = fpisa_lookup(host, timeout_ns, &found);
 	if (rc)
 		return rc;
-	for (const struct addrinfo *a = found; a && addresses < FPISA_HOST_ADDRESSES; a = a->ai_next) {
-		if (a->ai_family != AF_INET)
-			continue;
-		memcpy(&to[addresses], a->ai_addr, sizeof(*to));
-		to[addresses++].sin_port = htons((uint16_t)port);
-	}
+	for (const struct addrinfo *a = found; a && addresses < FPISA_HOST_ADDRESSES; a = a->ai_next)
+		addresses += take_found(a, port, &to[addresses]);
 	freeaddrinfo(found);
-	return addresses ? addresses : fpisa_fail(-EINVAL, "'%s' has no IPv4 address, and IPv6 is not supported", host);
+	return addresses ?
+		       addresses :
+		       fpisa_fail(-EINVAL,
+				  "'%s' has only link-local addresses, which do not name their interface; give it a global "
+				  "or a unique local address",
+				  host);
 }

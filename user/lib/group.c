@@ -182,7 +182,8 @@ static int make_handle(struct fpisa_group *g, struct fpisa_link_job *j)
 					.restore = g->options.restore,
 					.all_ranks = 1,
 					.timeout_ms = g->options.timeout_ms ? g->options.timeout_ms : FPISA_FOREVER};
-	const char *peer = inet_ntoa(g->link.to[0].sin_addr);
+	const struct fpisa_address manager = fpisa_address_from(&g->link.to[0]);
+	char peer[FPISA_ADDRESS_LEN];
 	/* Use the default of `fpisa job add`. */
 	uint32_t mode = j->asked.mode ? j->asked.mode : FPISA_MODE_FPISA;
 	uint32_t elements = j->asked.elements ? j->asked.elements : FPISA_BLOCK;
@@ -192,7 +193,7 @@ static int make_handle(struct fpisa_group *g, struct fpisa_link_job *j)
 
 	for (uint32_t i = 0; i < g->link.shards; i++)
 		weight[i] = g->link.aggregator[i].weight;
-	rc = fpisa_hold_open(&f, peer,
+	rc = fpisa_hold_open(&f, fpisa_address_text(&manager, peer),
 			     &(struct fpisa_hold){g->link.join.rank, j->asked.format, mode, elements, shards, weight},
 			     &o, g->engine);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The thread for a rank's connection to the manager; link.h has the contracts. */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -43,13 +42,14 @@ static int is_stopping(struct fpisa_link *l)
  */
 static int open_socket(struct fpisa_link *l)
 {
+	const union fpisa_sockaddr *to = &l->to[l->at];
 	int rc = 0;
 
 	fpisa_fork_hold();
-	l->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	l->fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (l->fd >= 0)
 		fpisa_watch(l->fd);
-	if (l->fd < 0 || (connect(l->fd, (struct sockaddr *)&l->to[l->at], sizeof(*l->to)) && errno != EINPROGRESS))
+	if (l->fd < 0 || (connect(l->fd, &to->any, fpisa_sockaddr_len(to)) && errno != EINPROGRESS))
 		rc = -errno;
 	fpisa_fork_release();
 	return rc;
@@ -104,10 +104,14 @@ static int greet(struct fpisa_link *l, struct fpisa_channel *c)
 /* Return the rate of the interface that leads to the manager; frames use the same interface. */
 static uint32_t rate_of_link(const struct fpisa_link *l)
 {
-	struct sockaddr_in local = {.sin_family = AF_INET};
-	socklen_t n = sizeof(local);
+	union fpisa_sockaddr at = {.any = {.sa_family = AF_UNSPEC}};
+	struct fpisa_address local;
+	socklen_t n = sizeof(at);
 
-	return getsockname(l->fd, (struct sockaddr *)&local, &n) ? 0 : fpisa_interface_rate(local.sin_addr.s_addr);
+	if (getsockname(l->fd, &at.any, &n))
+		return 0;
+	local = fpisa_address_from(&at);
+	return fpisa_interface_rate(&local);
 }
 
 /* Wait for the connection, or until the rank stops joining, which wakes this thread. */
@@ -122,6 +126,8 @@ static int await_connection(const struct fpisa_link *l)
 /* Connect to the manager. Return 0 with a channel, or -errno with the message set. */
 static int call_manager(struct fpisa_link *l, struct fpisa_channel **c)
 {
+	const struct fpisa_address to = fpisa_address_from(&l->to[l->at]);
+	char address[FPISA_ADDRESS_LEN];
 	int rc = open_socket(l), error = 0;
 	socklen_t n = sizeof(error);
 
@@ -134,7 +140,7 @@ static int call_manager(struct fpisa_link *l, struct fpisa_channel **c)
 	if (rc) {
 		drop(l, c);
 		return fpisa_fail(rc, "no connection%s%s: %s%s", l->addresses > 1 ? " to " : "",
-				  l->addresses > 1 ? inet_ntoa(l->to[l->at].sin_addr) : "", strerror(-rc),
+				  l->addresses > 1 ? fpisa_address_text(&to, address) : "", strerror(-rc),
 				  fpisa_hint(rc, "; is `fpisa serve` running there?"));
 	}
 	l->join.rate = rate_of_link(l);

@@ -40,7 +40,7 @@ struct fpisa_link_job {
 struct fpisa_link {
 	struct fpisa_fork_hook fork; /* must be the first member */
 	int inherited;
-	struct sockaddr_in to[FPISA_HOST_ADDRESSES];
+	union fpisa_sockaddr to[FPISA_HOST_ADDRESSES];
 	int addresses; /* number of addresses in `to` */
 	char peer[96]; /* the prefix of messages, "HOST: group NAME" */
 	struct fpisa_manager_join join;

@@ -122,7 +122,7 @@ static void take_bind(struct fpisa_link *l, const struct fpisa_manager_bind *b)
 	if (!f)
 		return;
 	if (!several)
-		to[0] = (struct fpisa_aggregator){.address = fpisa_ipv4(b->address), .port = b->aggregator};
+		to[0] = (struct fpisa_aggregator){.address = b->address, .port = b->aggregator};
 	rc = fpisa_hold_bind(f, to, b->port);
 	pthread_mutex_lock(&l->lock);
 	if (rc && rc != -EADDRINUSE) {
@@ -150,16 +150,15 @@ static void take_job(struct fpisa_link *l, const struct fpisa_manager_job *m)
 	fpisa_hold_join(j->handle, number, &(struct fpisa_key){m->token, m->token_high});
 }
 
-/* Store the list of aggregators. The list arrives before all ranks have joined, and handles use it later. */
+/* Store a part of the list of aggregators. The parts arrive before all ranks have joined, and handles use the list later. */
 static void take_aggregators(struct fpisa_link *l, const struct fpisa_manager_list *list)
 {
 	if (l->joined)
 		return;
 	l->shards = list->n;
-	for (uint32_t i = 0; i < list->n; i++)
-		l->aggregator[i] = (struct fpisa_aggregator){.address = fpisa_ipv4(list->of[i].address),
-							     .port = list->of[i].port,
-							     .weight = list->of[i].weight};
+	for (uint32_t i = 0; i < FPISA_MANAGER_LISTED && list->first + i < list->n; i++)
+		l->aggregator[list->first + i] = (struct fpisa_aggregator){
+			.address = list->of[i].address, .port = list->of[i].port, .weight = list->of[i].weight};
 }
 
 static void take_joined(struct fpisa_link *l, const struct fpisa_manager_members *m)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Aggregators on other hosts; aggregators.h has the contracts. */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,6 +8,7 @@
 #include "aggregators.h"
 #include "cli/options.h"
 #include "jobs.h"
+#include "lib/base/address.h"
 #include "members.h"
 #include "plan/shares.h"
 #include "remote.h"
@@ -17,19 +17,10 @@
 #define AGAIN_MS 5000	  /* pause before an aggregator that could not make a job gets a group again */
 
 /* Write "10.0.0.2", with the port if that is not the usual port, and return it. */
-static const char *name_of_place(__be32 address, __u32 port, char *text, size_t size)
+static const char *name_of_place(const struct fpisa_address *address, __u32 port, char text[FPISA_ENDPOINT_LEN])
 {
-	char a[INET_ADDRSTRLEN];
-
-	inet_ntop(AF_INET, &address, a, sizeof(a));
-	if (port == FPISA_PORT)
-		snprintf(text, size, "%s", a);
-	else
-		snprintf(text, size, "%s:%u", a, port);
-	return text;
+	return port == FPISA_PORT ? fpisa_address_text(address, text) : fpisa_endpoint_text(address, (__u16)port, text);
 }
-
-#define PLACE_TEXT (INET_ADDRSTRLEN + 8)
 
 static __u32 place_of(const struct manager *m, const struct manager_aggregator *a)
 {
@@ -37,10 +28,10 @@ static __u32 place_of(const struct manager *m, const struct manager_aggregator *
 }
 
 /* Return the index of this aggregator in the group's list, or -1 if it is not in the list. */
-static int place_in_group(const struct manager_group *g, __be32 address, __u32 port)
+static int place_in_group(const struct manager_group *g, const struct fpisa_address *address, __u32 port)
 {
 	for (__u32 i = 0; i < g->record.aggregators; i++)
-		if (g->record.aggregator[i].address == address && g->record.aggregator[i].port == port)
+		if (fpisa_same_address(&g->record.aggregator[i].address, address) && g->record.aggregator[i].port == port)
 			return (int)i;
 	return -1;
 }
@@ -55,7 +46,7 @@ static struct manager_aggregator *free_place(struct manager *m)
 	for (int i = 0; i < AGGREGATORS; i++) {
 		struct manager_aggregator *a = &m->aggregator[i];
 
-		if (!a->record.address)
+		if (!fpisa_is_address(&a->record.address))
 			return a;
 		if (!a->caller && (!oldest || a->record.since < oldest->record.since))
 			oldest = a;
@@ -74,6 +65,12 @@ __attribute__((format(printf, 3, 4))) static void refuse_so(struct fpisa_manager
 	va_end(ap);
 }
 
+/* Return the address for frames of an aggregator that registers. */
+static struct fpisa_address place_of_caller(const struct manager_caller *c, const struct fpisa_manager_register *r)
+{
+	return fpisa_is_address(&r->address) ? r->address : c->address;
+}
+
 /*
  * Check a registration. `at` is the aggregator that has registered this address, perhaps by this connection with other
  * numbers; NULL: no aggregator has.
@@ -81,11 +78,11 @@ __attribute__((format(printf, 3, 4))) static void refuse_so(struct fpisa_manager
 static void check(const struct manager *m, const struct manager_caller *c, const struct fpisa_manager_register *r,
 		  const struct manager_aggregator *at, struct fpisa_manager_refusal *why)
 {
-	char name[PLACE_TEXT], host[INET_ADDRSTRLEN];
-	const struct fpisa_address place = fpisa_ipv4(r->address ?: c->address);
+	char name[FPISA_ENDPOINT_LEN], host[FPISA_ADDRESS_LEN];
+	const struct fpisa_address place = place_of_caller(c, r);
 	bool again = at && at->caller == c, taken = at && at->caller && !again;
 
-	name_of_place(r->address ?: c->address, r->port, name, sizeof(name));
+	name_of_place(&place, r->port, name);
 	if (!again && (c->place >= 0 || c->aggregator)) {
 		refuse_so(why, FPISA_MANAGER_R_order, "this connection already belongs to a group or an aggregator");
 	} else if (!manager_may_add(m->policy, c->owner)) {
@@ -103,12 +100,11 @@ static void check(const struct manager *m, const struct manager_caller *c, const
 			why, FPISA_MANAGER_R_aggregator,
 			"aggregator %s: ranks of other hosts cannot reach this address; set address in [manager] on the aggregator",
 			name);
-	} else if (taken && at->record.host != c->address) {
-		inet_ntop(AF_INET, &at->record.host, host, sizeof(host));
+	} else if (taken && !fpisa_same_address(&at->record.host, &c->address)) {
 		refuse_so(
 			why, FPISA_MANAGER_R_aggregator,
 			"aggregator %s: host %s has registered the same address; set a different address in [manager] on each host",
-			name, host);
+			name, fpisa_address_text(&at->record.host, host));
 	} else if (taken) {
 		/* That process may have ended already, and the manager has not yet noticed. */
 		refuse_so(
@@ -122,7 +118,7 @@ static void make_what_waits(struct manager *m, const struct aggregator_record *r
 {
 	for (int k = 0; k < GROUPS; k++) {
 		struct manager_group *g = &m->group[k];
-		int i = g->record.id ? place_in_group(g, r->address, r->port) : -1;
+		int i = g->record.id ? place_in_group(g, &r->address, r->port) : -1;
 
 		if (i >= 0 && !manager_is_own(m, g, (__u32)i))
 			manager_make_back(m, g, (__u32)i);
@@ -133,8 +129,8 @@ void manager_register(struct manager *m, struct manager_caller *c, const struct 
 		      struct fpisa_manager_refusal *why)
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REGISTERED);
-	__be32 address = r->address ?: c->address;
-	struct manager_aggregator *a = manager_aggregator(m, address, r->port);
+	const struct fpisa_address address = place_of_caller(c, r);
+	struct manager_aggregator *a = manager_aggregator(m, &address, r->port);
 	bool again = a && a->caller == c;
 
 	check(m, c, r, a, why);
@@ -168,11 +164,11 @@ void manager_register(struct manager *m, struct manager_caller *c, const struct 
 static void end_group(struct manager *m, struct manager_group *g, __u32 i, const char *why)
 {
 	const struct fpisa_manager_aggregator *at = &g->record.aggregator[i];
-	char name[PLACE_TEXT];
+	char name[FPISA_ENDPOINT_LEN];
 
 	manager_end(m, g, FPISA_MANAGER_R_aggregator,
 		    "group %s: aggregator %s is gone: %s; join again, and the group goes on with the others",
-		    g->record.name, name_of_place(at->address, at->port, name, sizeof(name)), why);
+		    g->record.name, name_of_place(&at->address, at->port, name), why);
 	manager_not_made(m, g, i, why);
 }
 
@@ -180,7 +176,7 @@ static void end_groups_of(struct manager *m, const struct aggregator_record *r, 
 {
 	for (int k = 0; k < GROUPS; k++) {
 		struct manager_group *g = &m->group[k];
-		int i = g->record.id ? place_in_group(g, r->address, r->port) : -1;
+		int i = g->record.id ? place_in_group(g, &r->address, r->port) : -1;
 
 		if (i >= 0 && !manager_is_own(m, g, (__u32)i))
 			end_group(m, g, (__u32)i, why);
@@ -241,10 +237,10 @@ void manager_aggregators_tick(struct manager *m)
 
 /* -- choosing --------------------------------------------------------------------- */
 
-static bool is_of_rank(const struct manager_group *g, __be32 host)
+static bool is_of_rank(const struct manager_group *g, const struct fpisa_address *host)
 {
 	for (__u32 r = 0; r < g->record.size; r++)
-		if (g->record.address[r] == host)
+		if (fpisa_same_address(&g->record.address[r], host))
 			return true;
 	return false;
 }
@@ -263,10 +259,10 @@ static __u32 candidates(const struct manager *m, const struct manager_group *g, 
 		const struct manager_aggregator *a = &m->aggregator[i];
 
 		if (!a->caller || m->now_ms < a->not_before_ms ||
-		    (a->record.address == at[0].address && a->record.port == at[0].port))
+		    (fpisa_same_address(&a->record.address, &at[0].address) && a->record.port == at[0].port))
 			continue;
 		at[n] = (struct fpisa_manager_aggregator){.address = a->record.address, .port = (__u16)a->record.port};
-		h[n++] = (struct shares_host){.bits = a->record.rate, .colocated = is_of_rank(g, a->record.host)};
+		h[n++] = (struct shares_host){.bits = a->record.rate, .colocated = is_of_rank(g, &a->record.host)};
 	}
 	return n;
 }
@@ -345,8 +341,11 @@ static void tell_list(struct manager *m, struct manager_group *g)
 	if (g->record.aggregators < 2)
 		return;
 	msg.list.n = g->record.aggregators;
-	memcpy(msg.list.of, g->record.aggregator, sizeof(msg.list.of));
-	manager_tell(m, g, fpisa_manager_all(g->record.size), &msg);
+	for (__u32 i = 0; i < msg.list.n; i += FPISA_MANAGER_LISTED) {
+		msg.list.first = i;
+		memcpy(msg.list.of, g->record.aggregator + i, sizeof(msg.list.of));
+		manager_tell(m, g, fpisa_manager_all(g->record.size), &msg);
+	}
 }
 
 void manager_choose(struct manager *m, struct manager_group *g)
@@ -362,6 +361,7 @@ void manager_choose(struct manager *m, struct manager_group *g)
 	s = solve(g->record.size, bits, h, n);
 	g->record.elsewhere = !h[0].weight;
 	g->record.aggregators = 0;
+	memset(g->record.aggregator, 0, sizeof(g->record.aggregator));
 	for (__u32 i = 0; i < n; i++) {
 		if (!h[i].weight)
 			continue;
@@ -382,7 +382,7 @@ static struct manager_group *find_group(struct manager *m, __u64 id, const struc
 
 		if (g->record.id != id)
 			continue;
-		*i = place_in_group(g, a->record.address, a->record.port);
+		*i = place_in_group(g, &a->record.address, a->record.port);
 		return *i < 0 ? NULL : g;
 	}
 	return NULL;

@@ -191,7 +191,8 @@ static struct manager_group *find_return(struct manager *m, const struct manager
 		const struct group_record *r = &g->record;
 
 		if (r->id == j->group && g->whole && r->secret == j->secret && r->size == j->size &&
-		    !strcmp(r->name, j->name) && !strcmp(r->owner, c->owner) && r->address[j->rank] == c->address)
+		    !strcmp(r->name, j->name) && !strcmp(r->owner, c->owner) &&
+		    fpisa_same_address(&r->address[j->rank], &c->address))
 			return g;
 	}
 	return NULL;

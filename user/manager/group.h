@@ -19,10 +19,10 @@
 
 /* A connection that makes requests. It belongs to the caller of these functions, and stays until manager_lost(). */
 struct manager_caller {
-	__be32 address, local;	    /* the connection's peer, and our address to which it connected */
-	char owner[FPISA_PSK_NAME]; /* name of its key; "" without a key */
-	bool here;		    /* the address is this host's: the rank runs on the host of this datapath */
-	int place;		    /* place of its group; -1: not in a group */
+	struct fpisa_address address, local; /* the connection's peer, and our address to which it connected */
+	char owner[FPISA_PSK_NAME];	     /* name of its key; "" without a key */
+	bool here; /* the address is this host's: the rank runs on the host of this datapath */
+	int place; /* place of its group; -1: not in a group */
 	__u32 rank;
 	__u32 rate;	  /* rate of its link as the rank says, Mbit/s; 0: unknown */
 	__u32 aggregator; /* place of the aggregator that it has registered, from 1; 0: not an aggregator */
@@ -34,10 +34,10 @@ struct manager_make {
 	__u64 id;   /* id of the group */
 	__u64 pool; /* bitmap of the numbers that the job may get */
 	__u64 token;
-	__be32 local;
+	struct fpisa_address local;
 	__u32 workers;
 	struct fpisa_manager_spec spec; /* complete, with a window that is not 0 */
-	__be32 address[FPISA_MAX_WORKERS];
+	struct fpisa_address address[FPISA_MAX_WORKERS];
 	__u16 port[FPISA_MAX_WORKERS];
 };
 

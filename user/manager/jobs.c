@@ -4,7 +4,6 @@
  * ranks bind the ports, the datapath makes the job, and all ranks are told. If any step fails, all ranks get the same
  * refusal. group.h and jobs.h have the contracts.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 
 #include "cli/names.h"
 #include "jobs.h"
+#include "lib/base/address.h"
 #include "members.h"
 #include "remote.h"
 
@@ -106,10 +106,10 @@ __attribute__((format(printf, 6, 7))) static void refuse_job(struct manager *m, 
 
 #define PORT_WORDS (65536 / 64)
 
-static bool is_at(const struct manager_group *g, __u64 ranks, __be32 address)
+static bool is_at(const struct manager_group *g, __u64 ranks, const struct fpisa_address *address)
 {
 	for (; ranks; ranks &= ranks - 1)
-		if (g->record.address[__builtin_ctzll(ranks)] == address)
+		if (fpisa_same_address(&g->record.address[__builtin_ctzll(ranks)], address))
 			return true;
 	return false;
 }
@@ -133,7 +133,7 @@ static void note_ports(const struct manager *m, const struct manager_group *g, _
 			if (!fpisa_group_job_has_ports(o->job[k].state))
 				continue;
 			for (__u32 r = 0; r < o->record.size; r++)
-				if (is_at(g, ranks, o->record.address[r]))
+				if (is_at(g, ranks, &o->record.address[r]))
 					note_port(taken, o->record.job[k].port[r]);
 		}
 }
@@ -152,7 +152,7 @@ static bool common_port(const struct manager *m, const struct manager_group *g, 
 	__u64 taken[PORT_WORDS];
 
 	for (__u32 r = 1; r < g->record.size; r++)
-		if (is_at(g, fpisa_manager_all(r), g->record.address[r]))
+		if (is_at(g, fpisa_manager_all(r), &g->record.address[r]))
 			return false;
 	note_ports(m, g, fpisa_manager_all(g->record.size), taken);
 	port[0] = free_port(m, taken, from);
@@ -164,15 +164,15 @@ static bool common_port(const struct manager *m, const struct manager_group *g, 
 /* Choose a port for each rank, host by host. */
 static bool own_ports(const struct manager *m, const struct manager_group *g, __u32 from, __u16 *port)
 {
-	const __be32 *address = g->record.address;
+	const struct fpisa_address *address = g->record.address;
 	__u64 taken[PORT_WORDS];
 
 	for (__u32 r = 0; r < g->record.size; r++) {
-		if (is_at(g, fpisa_manager_all(r), address[r]))
+		if (is_at(g, fpisa_manager_all(r), &address[r]))
 			continue;
 		note_ports(m, g, 1ull << r, taken);
 		for (__u32 k = r; k < g->record.size; k++) {
-			if (address[k] != address[r])
+			if (!fpisa_same_address(&address[k], &address[r]))
 				continue;
 			port[k] = free_port(m, taken, from);
 			if (!port[k])
@@ -384,15 +384,17 @@ static void take_number(struct manager *m, struct manager_group *g, __u32 index,
 	}
 }
 
-/* Write "aggregator 10.0.0.2: ", or nothing if the manager's own datapath is the only aggregator. */
-static void name_aggregator(const struct manager_group *g, __u32 i, char name[48])
-{
-	char a[INET_ADDRSTRLEN];
+#define AGGREGATOR_TEXT (FPISA_ADDRESS_LEN + 16)
 
-	inet_ntop(AF_INET, &g->record.aggregator[i].address, a, sizeof(a));
+/* Write "aggregator 10.0.0.2: ", or nothing if the manager's own datapath is the only aggregator. */
+static void name_aggregator(const struct manager_group *g, __u32 i, char name[AGGREGATOR_TEXT])
+{
+	char a[FPISA_ADDRESS_LEN];
+
 	*name = 0;
 	if (g->record.aggregators > 1 || g->record.elsewhere)
-		snprintf(name, 48, "aggregator %s: ", a);
+		snprintf(name, AGGREGATOR_TEXT,
+			 "aggregator %s: ", fpisa_address_text(&g->record.aggregator[i].address, a));
 }
 
 static enum fpisa_manager_reason reason_of(const struct manager_made *made)
@@ -438,7 +440,7 @@ static void take_failure(struct manager *m, struct manager_group *g, __u32 index
 {
 	struct manager_group_job *j = &g->job[index];
 	__u32 least = FPISA_MANAGER_LEAST_WINDOW;
-	char name[48];
+	char name[AGGREGATOR_TEXT];
 
 	if (!j->reason && made->err == -ENOSPC && j->window >> j->halved >= 2 * least && !g->record.gone &&
 	    !g->record.left) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The manager's part of the configuration file; policy.h has the contracts. */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -105,11 +104,23 @@ __u32 manager_window(__u32 wanted, __u32 free, __u32 others)
 	return wanted <= free ? wanted : 0;
 }
 
-bool manager_network_allowed(const struct manager_policy *p, __be32 address)
+const char *manager_listen_text(const struct manager_policy *p, __u16 port, char text[FPISA_ENDPOINT_LEN])
 {
-	for (int i = 0; i < p->networks; i++)
-		if ((address & p->network[i].mask) == p->network[i].address)
+	if (fpisa_is_address(&p->listen))
+		return fpisa_endpoint_text(&p->listen, port, text);
+	snprintf(text, FPISA_ENDPOINT_LEN, "*:%u", port);
+	return text;
+}
+
+bool manager_network_allowed(const struct manager_policy *p, const struct fpisa_address *address)
+{
+	for (int i = 0; i < p->networks; i++) {
+		const struct fpisa_address own = fpisa_network_of(address, p->network[i].bits);
+
+		/* The network ::/0 does not contain IPv4 addresses. */
+		if (fpisa_same_address(&own, &p->network[i].address) && fpisa_is_ipv4(&own) == fpisa_is_ipv4(address))
 			return true;
+	}
 	return !p->networks;
 }
 
@@ -158,23 +169,27 @@ static int each(const char *list, int (*take)(struct manager_policy *p, const ch
 static int take_network(struct manager_policy *p, const char *s)
 {
 	const char *slash = strchr(s, '/');
-	uint64_t length = 32;
-	char address[16];
-	__be32 a, mask;
+	char address[FPISA_ADDRESS_LEN];
+	struct fpisa_address a, network;
+	uint64_t length;
 	int err;
 
-	err = parse_ipv4("--networks", first_of(s, strcspn(s, "/"), address, sizeof(address)), &a);
-	if (!err && slash)
-		err = parse_number("--networks", slash + 1, 0, 32, &length);
+	err = parse_address("--networks", first_of(s, strcspn(s, "/"), address, sizeof(address)), &a);
 	if (err)
 		return err;
-	mask = length ? htonl(UINT32_MAX << (32 - length)) : 0;
-	if (a & ~mask)
+	length = fpisa_is_ipv4(&a) ? 32 : 128;
+	if (slash)
+		err = parse_number("--networks", slash + 1, 0, length, &length);
+	if (err)
+		return err;
+	length += fpisa_is_ipv4(&a) ? 96 : 0;
+	network = fpisa_network_of(&a, (unsigned int)length);
+	if (!fpisa_same_address(&a, &network))
 		return refuse(BAD_USAGE, "--networks: %s has bits set after its prefix length", s);
 	if (p->networks == MANAGER_NETWORKS)
 		return refuse(BAD_USAGE, "--networks: more than %d networks are not supported", MANAGER_NETWORKS);
 	p->network[p->networks].address = a;
-	p->network[p->networks++].mask = mask;
+	p->network[p->networks++].bits = (unsigned int)length;
 	return 0;
 }
 
@@ -278,7 +293,7 @@ static int aggregator_option(struct manager_policy *p, int opt, const char *arg)
 		p->manager = arg;
 		return 0;
 	case OPT_ADDRESS:
-		return parse_machine_ipv4("--address", arg, &p->address);
+		return parse_machine("--address", arg, &p->address);
 	case OPT_RATE:
 		return manager_parse_rate(arg, &p->rate);
 	case OPT_COLOCATED:
@@ -306,7 +321,7 @@ int manager_option(struct manager_policy *p, int opt, const char *arg)
 		p->user = arg;
 		return 0;
 	case OPT_LISTEN:
-		return parse_ipv4("--listen", arg, &p->listen);
+		return parse_address("--listen", arg, &p->listen);
 	case OPT_PORT:
 		err = take_number("--port", arg, 65535, &number);
 		p->port = number;
@@ -371,14 +386,23 @@ int manager_policy_fit(struct manager_policy *p, __u32 slots)
 /* An invalid port is not an error here: the look-up of the host refuses it. */
 __u16 manager_policy_port(const struct manager_policy *p)
 {
-	const char *colon = p->manager ? strchr(p->manager, ':') : NULL;
+	char copy[256], *number = NULL;
 	__u16 port = FPISA_PORT;
 
 	if (!p->manager || !p->colocated)
 		return p->port;
-	if (colon && sscanf(colon + 1, "%5hu", &port) != 1)
+	snprintf(copy, sizeof(copy), "%s", p->manager);
+	if (fpisa_cut_endpoint(copy, &number) && number && sscanf(number, "%5hu", &port) != 1)
 		port = 0;
 	return port;
+}
+
+/* Return the length of the host's part of "HOST:PORT", with its brackets. */
+static int host_length(const char *text)
+{
+	const char *bracket = strchr(text, ']'), *colon = strrchr(text, ':');
+
+	return bracket ? (int)(bracket + 1 - text) : colon ? (int)(colon - text) : (int)strlen(text);
 }
 
 int manager_policy_check(const struct manager_policy *p)
@@ -386,7 +410,7 @@ int manager_policy_check(const struct manager_policy *p)
 	if (p->port && p->port != manager_policy_port(p))
 		return refuse(BAD_USAGE,
 			      "port = %u, but the other hosts look for the manager at port %u; write manager = %.*s:%u",
-			      p->port, manager_policy_port(p), (int)strcspn(p->manager, ":"), p->manager, p->port);
+			      p->port, manager_policy_port(p), host_length(p->manager), p->manager, p->port);
 	if (!p->key_file && !p->without_key)
 		return refuse(BAD_USAGE,
 			      "key-file is missing; create one with fpisa key new, or set without-key = yes to serve "

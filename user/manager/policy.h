@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "fpisa/job.h"
+#include "lib/base/address.h"
 #include "lib/manager/protocol.h"
 #include "lib/manager/psk.h"
 
@@ -40,19 +41,20 @@ struct manager_policy {
 	__u16 udp_first, udp_last; /* ports of ranks */
 	__u32 formats, modes;	   /* bitmaps by number */
 	bool unicast;		   /* jobs fan out by unicast, even where multicast is possible */
-	__be32 listen;		   /* address; 0: all addresses */
+	struct fpisa_address listen; /* ::: all addresses of both families */
 	bool without_key;
 	const char *key_file;  /* NULL: no key file */
 	const char *user;      /* account of the process that talks to the network; NULL: the user nobody */
 	const char *manager;   /* host of the manager that this is an aggregator of; NULL: this is a manager itself */
 	const char *colocated; /* interface by which this aggregator's host also has ranks; NULL: it has no ranks */
-	__be32 address; /* address of this aggregator for frames; 0: the address of the connection to the manager */
-	__u32 rate;	/* rate of this aggregator's link, Mbit/s; 0: as the interface says */
-	int aggregator_keys; /* number of the names of keys by which aggregators register */
+	struct fpisa_address address; /* address of this aggregator for frames; ::: that of the connection to the manager */
+	__u32 rate;		      /* rate of this aggregator's link, Mbit/s; 0: as the interface says */
+	int aggregator_keys;	      /* number of the names of keys by which aggregators register */
 	char aggregator_key[MANAGER_AGGREGATOR_KEYS][FPISA_PSK_NAME];
 	int networks; /* 0: all networks may connect */
 	struct {
-		__be32 address, mask;
+		struct fpisa_address address;
+		unsigned int bits; /* length of the prefix; of an IPv4 network 96 more */
 	} network[MANAGER_NETWORKS];
 	struct manager_quota quota; /* limits of each key; slots 0: as for all groups */
 	int keys;
@@ -73,8 +75,11 @@ struct manager_quota manager_quota_of(const struct manager_policy *p, const char
  */
 __u32 manager_window(__u32 wanted, __u32 free, __u32 others);
 
+/* Write the place where the manager listens, "10.0.0.1:18000", or "*:18000" for all addresses, and return it. */
+const char *manager_listen_text(const struct manager_policy *p, __u16 port, char text[FPISA_ENDPOINT_LEN]);
+
 /* Return whether a host of this address may connect. */
-bool manager_network_allowed(const struct manager_policy *p, __be32 address);
+bool manager_network_allowed(const struct manager_policy *p, const struct fpisa_address *address);
 
 /*
  * Return whether a client with the key of that name ("": without a key) may register an aggregator, which sees the

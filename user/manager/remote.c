@@ -4,22 +4,24 @@
 
 #include "remote.h"
 
-struct manager_aggregator *manager_aggregator(struct manager *m, __be32 address, __u32 port)
+struct manager_aggregator *manager_aggregator(struct manager *m, const struct fpisa_address *address, __u32 port)
 {
 	for (int i = 0; i < AGGREGATORS; i++)
-		if (m->aggregator[i].record.address == address && m->aggregator[i].record.port == port)
+		if (fpisa_same_address(&m->aggregator[i].record.address, address) && m->aggregator[i].record.port == port)
 			return &m->aggregator[i];
 	return NULL;
 }
 
 struct manager_aggregator *manager_aggregator_of(struct manager *m, const struct manager_group *g, __u32 i)
 {
-	return manager_aggregator(m, g->record.aggregator[i].address, g->record.aggregator[i].port);
+	return manager_aggregator(m, &g->record.aggregator[i].address, g->record.aggregator[i].port);
 }
 
 bool manager_is_own(const struct manager *m, const struct manager_group *g, __u32 i)
 {
-	return g->record.aggregator[i].address == g->record.local && g->record.aggregator[i].port == m->aggregator_port;
+	const struct fpisa_manager_aggregator *a = &g->record.aggregator[i];
+
+	return fpisa_same_address(&a->address, &g->record.local) && a->port == m->aggregator_port;
 }
 
 static void send_ranks(struct manager *m, const struct manager_make *o, struct manager_caller *to)

@@ -6,7 +6,7 @@
 #include "group.h"
 
 /* Find the aggregator with that address and port, connected or gone. Return NULL if none has registered. */
-struct manager_aggregator *manager_aggregator(struct manager *m, __be32 address, __u32 port);
+struct manager_aggregator *manager_aggregator(struct manager *m, const struct fpisa_address *address, __u32 port);
 
 /* Return the group's aggregator i, or NULL, even if that is this datapath. */
 struct manager_aggregator *manager_aggregator_of(struct manager *m, const struct manager_group *g, __u32 i);

@@ -4,7 +4,6 @@
  * connects, for at most half a second.
  */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -38,7 +37,7 @@ struct agent {
 	struct helper helper;
 	struct fpisa_psk psk;
 	bool keyed; /* the next connection uses `psk`, the last key of the file */
-	struct sockaddr_in to[FPISA_HOST_ADDRESSES];
+	union fpisa_sockaddr to[FPISA_HOST_ADDRESSES];
 	int addresses, at;
 	struct fpisa_channel *channel; /* connection to the manager; NULL: not connected */
 	bool registered;	       /* the agent is registered by this connection */
@@ -115,7 +114,7 @@ static void say_register(struct agent *a)
 
 	a->said.address = a->jobs.local;
 	a->said.port = a->port;
-	a->said.rate = a->policy.rate ?: fpisa_interface_rate(a->jobs.local);
+	a->said.rate = a->policy.rate ?: fpisa_interface_rate(&a->jobs.local);
 	a->said.slots = a->jobs.slots;
 	m.reg = (struct fpisa_manager_register){.version = FPISA_VERSION,
 						.address = a->policy.address,
@@ -125,14 +124,20 @@ static void say_register(struct agent *a)
 	tell(a, &m);
 }
 
+/* Return the address of this aggregator for frames. */
+static struct fpisa_address address_of(const struct agent *a)
+{
+	return fpisa_is_address(&a->policy.address) ? a->policy.address : a->said.host;
+}
+
 static void begin_connection(struct agent *a, int fd)
 {
-	struct sockaddr_in local = {.sin_family = AF_INET};
+	union fpisa_sockaddr local = {.any = {.sa_family = AF_UNSPEC}};
 	socklen_t n = sizeof(local);
 
-	getsockname(fd, (struct sockaddr *)&local, &n);
-	a->jobs.local = a->policy.address ?: local.sin_addr.s_addr;
-	a->said = (struct aggregator_record){.host = local.sin_addr.s_addr};
+	getsockname(fd, &local.any, &n);
+	a->said = (struct aggregator_record){.host = fpisa_address_from(&local)};
+	a->jobs.local = address_of(a);
 	snprintf(a->said.owner, sizeof(a->said.owner), "%s", a->keyed ? a->psk.name : "");
 	say_register(a);
 }
@@ -169,13 +174,13 @@ static void take_refusal(struct agent *a, const struct fpisa_manager_refusal *r)
 
 static void take_registered(struct agent *a)
 {
-	char address[ADDRESS_LEN];
+	char at[ENDPOINT_LEN];
 
 	note_registered(a, true);
 	a->told = false;
 	agent_tell_groups(&a->jobs);
-	log_line(&a->news, a->now_ms, "aggregator %s:%u of the manager at %s",
-		 address_text(fpisa_ipv4(a->jobs.local), address), a->port, a->manager);
+	log_line(&a->news, a->now_ms, "aggregator %s of the manager at %s",
+		 fpisa_endpoint_text(&a->jobs.local, a->port, at), a->manager);
 	if (!a->ever)
 		process_tell_systemd();
 	a->ever = true;
@@ -237,22 +242,23 @@ static void take_keys(struct agent *a, const struct helper_news *news)
 }
 
 /* Take a new address. Keep the old address if the new address does not belong to this host. */
-static void take_address(struct agent *a, __be32 address)
+static void take_address(struct agent *a, const struct fpisa_address *address)
 {
 	char is[ADDRESS_LEN];
 
-	if (address && !fpisa_address_is_here(address)) {
+	if (fpisa_is_address(address) && !fpisa_address_is_here(address)) {
 		log_line(&a->errors, a->now_ms,
 			 "fpisa: serve: %s is not an address of this host, so the address is unchanged; set address to one that `ip -br addr` lists",
-			 address_text(fpisa_ipv4(address), is));
+			 fpisa_address_text(address, is));
 		return;
 	}
-	a->policy.address = address;
+	a->policy.address = *address;
 }
 
 static void take_news(struct agent *a, const struct helper_news *news)
 {
-	const __be32 was = a->policy.address;
+	const struct fpisa_address was = a->policy.address;
+	struct fpisa_address address;
 
 	if (news->err) {
 		log_line(&a->errors, a->now_ms,
@@ -261,7 +267,7 @@ static void take_news(struct agent *a, const struct helper_news *news)
 	}
 	a->policy = news->policy;
 	a->policy.address = was;
-	take_address(a, news->policy.address);
+	take_address(a, &news->policy.address);
 	take_keys(a, news);
 	a->jobs.pool = a->policy.jobs;
 	a->jobs.slots = a->policy.slots;
@@ -269,7 +275,8 @@ static void take_news(struct agent *a, const struct helper_news *news)
 	if (!a->channel)
 		return;
 	/* Jobs at the old address end with the connection. */
-	if ((a->policy.address ?: a->said.host) != a->said.address) {
+	address = address_of(a);
+	if (!fpisa_same_address(&address, &a->said.address)) {
 		drop_connection(a, "the configuration has another address");
 		a->try_ms = a->now_ms;
 	} else {
@@ -352,10 +359,10 @@ static int start(struct agent *a, struct config *c, const char *pin, struct colo
 
 	log_open(&a->news, STDOUT_FILENO);
 	log_open(&a->errors, STDERR_FILENO);
-	if (a->policy.address && !fpisa_address_is_here(a->policy.address))
+	if (fpisa_is_address(&a->policy.address) && !fpisa_address_is_here(&a->policy.address))
 		return refuse(-EADDRNOTAVAIL,
 			      "serve: %s is not an address of this host; set address to one that `ip -br addr` lists",
-			      address_text(fpisa_ipv4(a->policy.address), address));
+			      address_text(a->policy.address, address));
 	a->addresses = fpisa_find_host(a->manager, FPISA_MANAGER_SILENCE_MS * 1000000ull, a->to);
 	a->keyed = a->key_file != NULL;
 	if (a->addresses < 0 || (a->keyed && fpisa_psk_last(&a->psk, a->key_file)))

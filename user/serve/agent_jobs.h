@@ -18,8 +18,8 @@ struct agent_group {
 	__u32 making;		    /* bitmap of the indexes of jobs that the helper is creating */
 	/* bitmap of jobs whose manager has disconnected and does not expect an answer */
 	__u32 unheard;
-	bool over;			   /* the manager has dropped the group while a job is being created */
-	__be32 address[FPISA_MAX_WORKERS]; /* addresses of the ranks from RANKS, for the next MAKE */
+	bool over; /* the manager has dropped the group while a job is being created */
+	struct fpisa_address address[FPISA_MAX_WORKERS]; /* addresses of the ranks from RANKS, for the next MAKE */
 	__u16 port[FPISA_MAX_WORKERS];
 	/* job to create after the earlier job of the same index; state 0: none */
 	struct group_job next[FPISA_MANAGER_JOBS];
@@ -29,9 +29,9 @@ struct agent_group {
 struct agent_jobs {
 	const struct agent_ops *ops;
 	void *arg;
-	__be32 local; /* address of this datapath for frames */
-	__u64 pool;   /* bitmap of the job numbers that the manager may use */
-	__u32 slots;  /* slots that the manager may use, which also limits the window */
+	struct fpisa_address local; /* address of this datapath for frames */
+	__u64 pool;		    /* bitmap of the job numbers that the manager may use */
+	__u32 slots;		    /* slots that the manager may use, which also limits the window */
 	struct agent_group group[GROUPS];
 };
 

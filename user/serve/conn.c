@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Connections of ranks; conn.h has the contracts. */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 #include "cli/report.h"
 #include "conn.h"
 #include "fpisa.h"
+#include "host/listen.h"
 #include "lib/manager/interface.h"
 #include "lib/manager/watch.h"
 
@@ -28,10 +28,8 @@
 
 int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 port)
 {
-	struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = policy->listen};
 	struct epoll_event e = {.events = EPOLLIN};
-	char a[ADDRESS_LEN];
-	int one = 1;
+	char a[ENDPOINT_LEN];
 
 	TAILQ_INIT(&s->all);
 	TAILQ_INIT(&s->wait);
@@ -39,13 +37,12 @@ int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 po
 	TAILQ_INIT(&s->dirty);
 	s->epoll = epoll_create1(EPOLL_CLOEXEC);
 	s->strangers = epoll_create1(EPOLL_CLOEXEC);
-	s->listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (s->epoll < 0 || s->strangers < 0 || s->listener < 0)
+	if (s->epoll < 0 || s->strangers < 0)
 		return fail(-errno, NULL, "serve: create a socket");
-	setsockopt(s->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(s->listener, (struct sockaddr *)&at, sizeof(at)) || listen(s->listener, BACKLOG))
-		return fail(-errno, "give another port or address in [manager], or end what listens there",
-			    "serve: %s:%u", address_text(fpisa_ipv4(policy->listen), a), port);
+	s->listener = listen_tcp(policy->listen, port, BACKLOG);
+	if (s->listener < 0)
+		return fail(s->listener, "give another port or address in [manager], or end what listens there",
+			    "serve: %s", manager_listen_text(policy, port, a));
 	if (epoll_ctl(s->strangers, EPOLL_CTL_ADD, s->listener, &e) ||
 	    epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->strangers, &e))
 		return fail(-errno, NULL, "serve: watch the listening socket");
@@ -79,20 +76,26 @@ void conn_refused(void *arg, const struct manager_caller *who, enum fpisa_manage
 
 /* -- connections outside groups -------------------------------------------------- */
 
+static struct fpisa_address host_of(const struct fpisa_address *a)
+{
+	return fpisa_is_ipv6(a) ? fpisa_network_of(a, 64) : *a;
+}
+
 static void start_waiting(struct conns_of *s, struct conn *c)
 {
+	const struct fpisa_address host = host_of(&c->caller.address);
 	struct conn_host *free = NULL, *own = NULL;
 
 	for (int i = 0; i <= MANAGER_WAITING; i++) {
 		struct conn_host *h = &s->host[i];
 
-		if (h->n && h->address == c->caller.address)
+		if (h->n && fpisa_same_address(&h->address, &host))
 			own = h;
 		else if (!h->n)
 			free = h;
 	}
 	c->host = own ?: free; /* an entry is free, because conns_accept() has made room */
-	c->host->address = c->caller.address;
+	c->host->address = host;
 	c->host->n++;
 	s->waiting++;
 	TAILQ_INSERT_TAIL(&s->wait, c, stranger_link);
@@ -244,7 +247,7 @@ static void take(struct conns_of *s, struct conn *c, const struct fpisa_manager_
 	if (!*c->caller.owner)
 		snprintf(c->caller.owner, sizeof(c->caller.owner), "%s", fpisa_channel_name(c->channel));
 	if (m->type == FPISA_MANAGER_JOIN)
-		c->caller.here = fpisa_address_is_here(c->caller.address);
+		c->caller.here = fpisa_address_is_here(&c->caller.address);
 	manager_message(s->manager, &c->caller, m);
 	if (!is_known(c))
 		return;
@@ -352,7 +355,7 @@ static void make_descriptor(struct conns_of *s)
 		make_room(s);
 }
 
-static void add(struct conns_of *s, int fd, __be32 address, __be32 local)
+static void add(struct conns_of *s, int fd, struct fpisa_address address, struct fpisa_address local)
 {
 	struct epoll_event e = {.events = EPOLLIN};
 	struct conn *c = calloc(1, sizeof(*c));
@@ -374,14 +377,14 @@ static void add(struct conns_of *s, int fd, __be32 address, __be32 local)
 }
 
 /* Refuse a peer that may not connect. Send only one message, read no bytes, and keep no state. */
-static void turn_away(struct conns_of *s, int fd, __be32 address)
+static void turn_away(struct conns_of *s, int fd, struct fpisa_address address)
 {
 	char text[FPISA_MANAGER_TEXT], a[ADDRESS_LEN];
 
 	s->manager->count.refused[FPISA_MANAGER_R_network]++;
 	snprintf(text, sizeof(text),
 		 "%s is not in a network that may ask for groups; add the network to networks in [manager]",
-		 address_text(fpisa_ipv4(address), a));
+		 address_text(address, a));
 	conn_refused(s, &(struct manager_caller){.address = address}, FPISA_MANAGER_R_network, text);
 	fpisa_channel_turn_away(fd, FPISA_MANAGER_R_network, text);
 }
@@ -389,27 +392,29 @@ static void turn_away(struct conns_of *s, int fd, __be32 address)
 static void conns_accept(struct conns_of *s)
 {
 	for (int i = 0; i < ACCEPTS; i++) {
-		struct sockaddr_in from, to;
+		union fpisa_sockaddr from, to;
 		socklen_t n = sizeof(from), m = sizeof(to);
-		int fd = accept4(s->listener, (struct sockaddr *)&from, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		struct fpisa_address address;
+		int fd = accept4(s->listener, &from.any, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd < 0) {
 			if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
 				make_descriptor(s);
 			return;
 		}
-		if (!manager_network_allowed(s->manager->policy, from.sin_addr.s_addr)) {
-			turn_away(s, fd, from.sin_addr.s_addr);
+		address = fpisa_address_from(&from);
+		if (!manager_network_allowed(s->manager->policy, &address)) {
+			turn_away(s, fd, address);
 			continue;
 		}
-		if (getsockname(fd, (struct sockaddr *)&to, &m)) {
+		if (getsockname(fd, &to.any, &m)) {
 			close(fd);
 			continue;
 		}
 		fpisa_watch(fd);
 		if (s->waiting >= MANAGER_WAITING || s->n >= MANAGER_CONNECTIONS)
 			make_room(s);
-		add(s, fd, from.sin_addr.s_addr, to.sin_addr.s_addr);
+		add(s, fd, address, fpisa_address_from(&to));
 	}
 }
 

@@ -99,7 +99,7 @@ static void warn_fixed(const struct manager_policy *was, const struct config *c)
 {
 	const struct manager_policy *is = &c->manager;
 
-	if (is->listen != was->listen || is->port != was->port)
+	if (!fpisa_same_address(&is->listen, &was->listen) || is->port != was->port)
 		warning("%s: changes of listen and port take effect when fpisa serve is restarted", c->file);
 	if (!same_text(is->manager, was->manager) || !same_text(is->colocated, was->colocated) ||
 	    !same_text(is->user, was->user))

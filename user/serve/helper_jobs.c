@@ -89,10 +89,10 @@ static int check_policy(const struct manager_policy *p, const struct manager_mak
 		return limited(reason, FPISA_MANAGER_R_mode);
 	}
 	for (__u32 k = 0; k < o->workers; k++)
-		if (!manager_network_allowed(p, o->address[k])) {
+		if (!manager_network_allowed(p, &o->address[k])) {
 			refuse(-EACCES,
 			       "%s is not in a network that may ask for groups; add the network to networks in [manager]",
-			       address_text(fpisa_ipv4(o->address[k]), a));
+			       address_text(o->address[k], a));
 			return limited(reason, FPISA_MANAGER_R_network);
 		}
 	return 0;
@@ -134,7 +134,7 @@ static void fill_spec(const struct manager_make *o, const struct group_job *reco
 	s->job.workers = o->workers;
 	s->job.token = o->token;
 	s->job.token_high = record->token_high;
-	s->job.address = o->local ? fpisa_ipv4(o->local) : FPISA_NO_ADDRESS;
+	s->job.address = o->local;
 	s->job.format = o->spec.format;
 	s->job.mode = o->spec.mode;
 	s->job.rounding = o->spec.rounding;
@@ -146,7 +146,7 @@ static void fill_spec(const struct manager_make *o, const struct group_job *reco
 	for (__u32 r = 0; r < o->workers; r++) {
 		__u32 vrf;
 
-		if (!address_here(fpisa_ipv4(o->address[r]), &vrf))
+		if (!address_here(o->address[r], &vrf))
 			continue;
 		s->dev[r] = (char *)"lo";
 		s->job.fanout = FPISA_FANOUT_UNICAST;
@@ -155,7 +155,7 @@ static void fill_spec(const struct manager_make *o, const struct group_job *reco
 	s->job.fanout = unicast ? FPISA_FANOUT_UNICAST : 0;
 	s->any_fanout = !o->spec.fanout;
 	for (__u32 r = 0; r < o->workers; r++) {
-		s->job.rank[r].addr = fpisa_ipv4(o->address[r]);
+		s->job.rank[r].addr = o->address[r];
 		s->job.rank[r].port = htons(o->port[r]);
 	}
 }

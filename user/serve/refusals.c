@@ -13,7 +13,7 @@ void refusals_say(struct log *l, __u64 now_ms, const struct refusal *r)
 {
 	char a[ADDRESS_LEN];
 
-	log_line(l, now_ms, "refused %s, %s%s (%s): %s%s%s%s", address_text(fpisa_ipv4(r->address), a),
+	log_line(l, now_ms, "refused %s, %s%s (%s): %s%s%s%s", address_text(r->address, a),
 		 *r->key ? "key " : "without a key", r->key, names[r->reason], r->group ? "group " : "", r->group ?: "",
 		 r->group ? ": " : "", r->text);
 }

@@ -9,7 +9,7 @@
 #include "lib/manager/protocol.h"
 
 struct refusal {
-	__be32 address;
+	struct fpisa_address address;
 	const char *key; /* name of the key, or the NAME:ID that the host claims; "": the host has no key */
 	/* group of the client, if the text does not contain its name; NULL: the client is not in a group */
 	const char *group;

@@ -105,7 +105,7 @@ static __u32 rate(void *arg, const struct group_record *r)
 		struct route way = {0};
 		__u32 i = 0;
 
-		if (route_get(fpisa_ipv4(r->address[k]), fpisa_ipv4(r->local), 0, &way) || way.local)
+		if (route_get(r->address[k], r->local, 0, &way) || way.local)
 			continue;
 		while (i < n && seen[i] != way.ifindex)
 			i++;
@@ -277,7 +277,7 @@ static int start(struct serve *s, struct config *c, const char *pin, struct colo
 	const struct manager_policy *p = &s->policy;
 	struct rlimit files = {MANAGER_DESCRIPTORS, MANAGER_DESCRIPTORS};
 	struct helper_ready datapath;
-	char a[ADDRESS_LEN];
+	char a[ENDPOINT_LEN];
 	__u16 port;
 	int err;
 
@@ -303,8 +303,7 @@ static int start(struct serve *s, struct config *c, const char *pin, struct colo
 	/* After this point the start cannot fail, so the objects of the helper stay even if this process ends soon. */
 	ask(s, &(struct helper_request){.what = HELPER_LOOK});
 	/* Write without stdio, so that a manager with a closed stdout also serves, and ends without an error. */
-	dprintf(STDOUT_FILENO, "serving groups at %s:%u; groups found: %d\n", address_text(fpisa_ipv4(p->listen), a),
-		port, s->found);
+	dprintf(STDOUT_FILENO, "serving groups at %s; groups found: %d\n", manager_listen_text(p, port, a), s->found);
 	process_tell_systemd();
 	return 0;
 }
@@ -348,7 +347,7 @@ static int take_options(int argc, char **argv, struct common *common, struct con
 			own->manager = optarg;
 			break;
 		case OPT_SERVE_ADDRESS:
-			err = parse_machine_ipv4("--address", optarg, &own->address);
+			err = parse_machine("--address", optarg, &own->address);
 			break;
 		case OPT_SERVE_RATE:
 			err = manager_parse_rate(optarg, &own->rate);

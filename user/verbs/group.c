@@ -70,7 +70,7 @@ static const char *state_text(const struct group_record *r, __u32 rank)
 
 static void print_group(const struct group_record *r)
 {
-	char a[ADDRESS_LEN], ranks[RANKS_LEN], since[AGE_LEN];
+	char a[ENDPOINT_LEN], ranks[RANKS_LEN], since[AGE_LEN];
 
 	job_age_text(group_age(r), since);
 	printf("group       %s\nkey         %s\nranks       %u, here %s\n", r->name, *r->owner ? r->owner : "none",
@@ -78,10 +78,10 @@ static void print_group(const struct group_record *r)
 	if (group_gathers(r))
 		printf("gathers     %s, waits for %s\n", since, ranks_text(group_missing(r), ranks));
 	else
-		printf("lives       %s\naddress     %s\n", since, address_text(fpisa_ipv4(r->local), a));
+		printf("lives       %s\naddress     %s\n", since, address_text(r->local, a));
 	for (__u32 i = 0; i < r->aggregators && r->aggregators > 1; i++)
-		printf("%-11s %s:%u, weight %u\n", i ? "" : "shares",
-		       address_text(fpisa_ipv4(r->aggregator[i].address), a), r->aggregator[i].port,
+		printf("%-11s %s, weight %u\n", i ? "" : "shares",
+		       fpisa_endpoint_text(&r->aggregator[i].address, r->aggregator[i].port, a),
 		       r->aggregator[i].weight);
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
 		const struct fpisa_manager_spec *s = &r->job[k].made;
@@ -93,7 +93,7 @@ static void print_group(const struct group_record *r)
 	}
 	printf("\n%4s  %-15s  %s\n", "rank", "address", "state");
 	for (__u32 i = 0; i < r->size; i++)
-		printf("%4u  %-15s  %s\n", i, r->joined >> i & 1 ? address_text(fpisa_ipv4(r->address[i]), a) : "-",
+		printf("%4u  %-15s  %s\n", i, r->joined >> i & 1 ? address_text(r->address[i], a) : "-",
 		       state_text(r, i));
 }
 

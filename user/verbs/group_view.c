@@ -31,7 +31,7 @@ __u32 manager_view_aggregator(const struct manager_view *v, __u32 place, struct 
 		*err = datapath_aggregator_get(&v->groups, place, r);
 		if (*err)
 			return AGGREGATORS;
-		if (r->address)
+		if (fpisa_is_address(&r->address))
 			return place;
 	}
 	return AGGREGATORS;
@@ -39,10 +39,10 @@ __u32 manager_view_aggregator(const struct manager_view *v, __u32 place, struct 
 
 void aggregator_print(const struct aggregator_record *r, const char *label)
 {
-	char a[ADDRESS_LEN], host[ADDRESS_LEN];
+	char a[ENDPOINT_LEN], host[ADDRESS_LEN];
 
-	printf("%-11s %s:%u of host %s, key %s", label, address_text(fpisa_ipv4(r->address), a), r->port,
-	       address_text(fpisa_ipv4(r->host), host), *r->owner ? r->owner : "none");
+	printf("%-11s %s of host %s, key %s", label, fpisa_endpoint_text(&r->address, (__u16)r->port, a),
+	       address_text(r->host, host), *r->owner ? r->owner : "none");
 	if (r->rate)
 		printf(", %g Gbit/s", r->rate / 1e3);
 	printf(r->gone ? ": gone, %s\n" : ", %s\n", r->gone ? fpisa_manager_cause_text(r->gone) : "there");
@@ -123,9 +123,9 @@ struct json_object *aggregator_json(const struct aggregator_record *r)
 	struct json_object *o = json_object_new_object();
 	char a[ADDRESS_LEN];
 
-	json_add_string(o, "address", address_text(fpisa_ipv4(r->address), a));
+	json_add_string(o, "address", address_text(r->address, a));
 	json_add_number(o, "port", r->port);
-	json_add_string(o, "host", address_text(fpisa_ipv4(r->host), a));
+	json_add_string(o, "host", address_text(r->host, a));
 	json_add_string(o, "key", *r->owner ? r->owner : NULL);
 	json_add_number(o, "mbits", r->rate);
 	json_add_number(o, "slots", r->slots);
@@ -142,7 +142,7 @@ static struct json_object *shares_json(const struct group_record *r)
 	for (__u32 i = 0; i < r->aggregators; i++) {
 		struct json_object *o = json_object_new_object();
 
-		json_add_string(o, "address", address_text(fpisa_ipv4(r->aggregator[i].address), a));
+		json_add_string(o, "address", address_text(r->aggregator[i].address, a));
 		json_add_number(o, "port", r->aggregator[i].port);
 		json_add_number(o, "weight", r->aggregator[i].weight);
 		json_object_array_add(list, o);
@@ -173,8 +173,7 @@ struct json_object *group_json(const struct group_record *r, bool whole)
 	members = json_object_new_array();
 	for (__u32 i = 0; i < r->size; i++)
 		json_object_array_add(
-			members,
-			r->joined >> i & 1 ? json_object_new_string(address_text(fpisa_ipv4(r->address[i]), a)) : NULL);
+			members, r->joined >> i & 1 ? json_object_new_string(address_text(r->address[i], a)) : NULL);
 	json_object_object_add(o, "members", members);
 	return o;
 }

@@ -20,7 +20,7 @@
 #define ID 4711
 
 static int fd;
-static __be32 address;
+static struct fpisa_address address;
 
 static int take_socket(int pid)
 {
@@ -73,7 +73,7 @@ static struct helper_request record(void)
 	return q;
 }
 
-static struct helper_request job(__be32 local)
+static struct helper_request job(struct fpisa_address local)
 {
 	struct helper_request q = {.what = HELPER_MAKE, .place = PLACE};
 
@@ -98,7 +98,7 @@ static void make(const char *name, struct helper_request q)
 	printf("%s %d %s\n", name, a.made.err, a.made.text);
 }
 
-static void ask_for_jobs(__be32 local, __u32 other, __u64 token)
+static void ask_for_jobs(struct fpisa_address local, __u32 other, __u64 token)
 {
 	struct helper_request q = record(), look = {.what = HELPER_LOOK};
 	const struct helper_request right = job(local);
@@ -124,8 +124,8 @@ static void ask_for_jobs(__be32 local, __u32 other, __u64 token)
 	WITH(spec.window, 0);
 	WITH(spec.window, 101);
 	WITH(spec.elements, 33);
-	WITH(address[1], htonl(0x0a630909));
-	WITH(address[1], 0);
+	WITH(address[1], fpisa_ipv4(htonl(0x0a630909)));
+	WITH(address[1], fpisa_ipv4(0));
 	WITH(pool, 0);
 	WITH(pool, 1ull << 63);
 	make("right", right);
@@ -153,7 +153,7 @@ static void ask_for_jobs(__be32 local, __u32 other, __u64 token)
 }
 
 /* Send a request that ends the helper and must change nothing. */
-static void ask_wrong(const char *name, __be32 local)
+static void ask_wrong(const char *name, struct fpisa_address local)
 {
 	struct helper_request q = record();
 	struct group_record *r = &q.record;
@@ -215,11 +215,11 @@ int main(int argc, char **argv)
 	if (argc != 7)
 		return 2;
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	address = inet_addr(argv[3]);
+	address = fpisa_ipv4(inet_addr(argv[3]));
 	fd = take_socket(atoi(argv[1]));
 	if (!strcmp(argv[2], "jobs"))
-		ask_for_jobs(inet_addr(argv[4]), (__u32)atoi(argv[5]), strtoull(argv[6], NULL, 0));
+		ask_for_jobs(fpisa_ipv4(inet_addr(argv[4])), (__u32)atoi(argv[5]), strtoull(argv[6], NULL, 0));
 	else
-		ask_wrong(argv[2], inet_addr(argv[4]));
+		ask_wrong(argv[2], fpisa_ipv4(inet_addr(argv[4])));
 	return 0;
 }

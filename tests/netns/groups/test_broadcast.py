@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from groups import over_both
 from lab import draw_seed
 
 EINVAL, EPROTO, EACCES, ECONNRESET = 22, 71, 13, 104
@@ -11,6 +12,7 @@ RANKS = 3
 FOR_EVER = 10**6
 
 
+@over_both
 def test_bits_of_any_size(groups):
     """From each root, with any length, in a blocking call or a request, all ranks get the root's bits, including NaN, -0 and subnormals."""
     rng = random.Random(draw_seed())

@@ -15,7 +15,7 @@ import time
 import pytest
 
 import job_requests
-from groups import Groups
+from groups import Groups, over_both
 from lab import ADDRESS, COMMAND_S, FPISA, PIN, PORT, SLOW, TOP, alive, children, draw_seed, end, once_within, wait_until
 
 EACCES, EBUSY, EEXIST, EINVAL, ECONNRESET, ECONNREFUSED, ETIMEDOUT, EDQUOT, EPROTO, ESTALE, EREMOTEIO = 13, 16, 17, 22, 104, 111, 110, 122, 71, 116, 121
@@ -42,6 +42,7 @@ def check_sums(ranks, hosts, *types):
             assert answer["first"] == answer["last"] == hosts * (hosts + 1) / 2, (t, answer)
 
 
+@over_both
 def test_sums_of_every_type(groups):
     """Three hosts get four jobs without an administrator. When the last rank has left, no job is left."""
     g = groups(3)
@@ -117,6 +118,7 @@ def test_no_elements_wait_as_the_header_says(groups):
     assert [rank.line()["rc"] for rank in ranks] == [0, 0]
 
 
+@over_both
 def test_ranks_of_one_host(groups):
     g = groups(2, "without-key = yes")
     ranks = g.group("train", [0, 0, 1], {"sum": "float32"}, {"leave": True})
@@ -125,6 +127,7 @@ def test_ranks_of_one_host(groups):
     g.empty()
 
 
+@over_both
 def test_unicast(groups):
     """The section [manager] keeps all results off multicast, although each rank has its own address."""
     g = groups(2, "fanout = unicast")
@@ -142,6 +145,7 @@ def test_fanout_of_a_group(groups, manager, group, has):
     assert [j["fanout"] for j in g.jobs()] == [has]
 
 
+@over_both
 def test_port_that_is_taken(groups):
     g = groups(2, "udp-ports = 20000-20100")
     with g.net.worker[1].socket() as s:
@@ -283,6 +287,7 @@ def test_who_is_late_hears_why_too(groups, leaves):
     assert ("has left the group after 2 calls" if leaves else "gone: ") in answers[3]["error"], answers
 
 
+@over_both
 def test_a_killed_rank_is_named(groups):
     """All ranks name a killed rank within a second, whether they sum or wait. Afterwards the next group of that name works."""
     g = groups(3)
@@ -363,6 +368,7 @@ def test_a_child_holds_no_lease(groups):
     once_within(1, kill)
 
 
+@over_both
 def test_a_host_that_vanishes(groups):
     """If a host vanishes, the other ranks get an error within 6 s."""
     g = groups(2)
@@ -372,16 +378,16 @@ def test_a_host_that_vanishes(groups):
         check_sums(ranks, 2, "float32")
         time.sleep(0.5)
         cut = time.monotonic()
-        g.net.worker[0].run("nft", "table ip cut { chain in { type filter hook input priority 0; policy drop; }; "
+        g.net.worker[0].run("nft", "table inet cut { chain in { type filter hook input priority 0; policy drop; }; "
                             "chain out { type filter hook output priority 0; policy drop; }; }")
         others, own = ranks[1].line(), ranks[0].line()
         assert others["rc"] == -ECONNRESET and others["missing"] == 1 and "its host does not answer" in others["error"]
         assert own["rc"] == -ETIMEDOUT and "neither the manager nor the aggregator has answered" in own["error"]
-        assert ADDRESS in own["error"]
+        assert g.net.address in own["error"]
         ranks[1].kill()
         g.empty()
         ranks[0].kill()
-        g.net.worker[0].run("nft", "delete table ip cut")
+        g.net.worker[0].run("nft", "delete table inet cut")
         return others["ended"] - cut
 
     once_within(6, cut_off)
@@ -457,6 +463,7 @@ def test_slow_is_not_dead(groups):
     assert all(a["rc"] == 0 for pair in answers for a in pair) and answers[1][1]["s"] > 7
 
 
+@over_both
 def test_who_leaves_early_is_named(groups):
     g = groups(2)
     one = g.start(0, "train", 0, 2, {"sum": "float32"}, {"leave": True}, hold=True)
@@ -537,6 +544,7 @@ def test_much_to_hear_at_its_return(groups):
         s.socket.close()
 
 
+@over_both
 @pytest.mark.early
 @pytest.mark.parametrize("times", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_a_manager_that_is_killed(groups, times):
@@ -678,6 +686,7 @@ def test_one_manager_a_datapath(groups, tmp_path):
     assert f"process {helper} still serves this datapath; waiting up to 19 s for it to end" in err
 
 
+@over_both
 def test_verbs(groups):
     """The verbs list groups with their jobs, and end a group."""
     g = groups(2)
@@ -734,6 +743,7 @@ def test_a_group_that_gathers(groups):
         rank.kill()
 
 
+@over_both
 def test_status_and_metrics(groups):
     """Status and metrics show the groups and events, also after managers were killed, and when no manager runs."""
     g = groups(2, "key-groups = 1", "formats = fp32")

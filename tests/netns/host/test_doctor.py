@@ -105,7 +105,7 @@ def test_read_only_bpffs(lab):
 def test_usage(lab):
     net = lab(workers=1)
     for argv, status, says in ((["nosuch0"], 1, "nosuch0: no such interface; see ip link"),
-                               (["--worker", "10.1"], 2, "--worker: '10.1' is not an IPv4 address"),
+                               (["--worker", "10.1"], 2, "--worker: '10.1' is not an IPv4 or IPv6 address"),
                                (["--frob"], 2, "usage: fpisa doctor")):
         got, out, err = net.agg.try_run(FPISA, "doctor", *argv)
         assert got == status and out == "" and says in err

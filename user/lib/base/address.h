@@ -66,6 +66,16 @@ static inline char *fpisa_cut_endpoint(char *text, char **port)
 	return text;
 }
 
+/* Return the address with all bits after the first `bits` cleared. An IPv4 address has 96 bits more than its own. */
+static inline struct fpisa_address fpisa_network_of(const struct fpisa_address *a, unsigned int bits)
+{
+	struct fpisa_address n = *a;
+
+	for (unsigned int i = 0; i < sizeof(n.b); i++)
+		n.b[i] &= (uint8_t)(bits >= 8 * (i + 1) ? 0xff : bits <= 8 * i ? 0 : 0xff00 >> bits % 8);
+	return n;
+}
+
 /* Return whether an IPv6 address is one of a link, fe80::/10, which is complete only with the interface. */
 static inline int fpisa_is_link_local(const struct fpisa_address *a)
 {

@@ -4,12 +4,13 @@
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <net/if.h>
-#include <netinet/in.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "interface.h"
+#include "lib/base/address.h"
 
 uint32_t fpisa_link_rate(const char *dev)
 {
@@ -29,13 +30,26 @@ uint32_t fpisa_link_rate(const char *dev)
 	return rate == (uint32_t)SPEED_UNKNOWN ? 0 : rate;
 }
 
-static int has_address(const struct ifaddrs *i, uint32_t address)
+/* Return an address of getifaddrs(), or :: if there is none. */
+static struct fpisa_address address_of(const struct sockaddr *a)
 {
-	return i->ifa_addr && i->ifa_addr->sa_family == AF_INET &&
-	       ((const struct sockaddr_in *)i->ifa_addr)->sin_addr.s_addr == address;
+	union fpisa_sockaddr s = {.any = {.sa_family = AF_UNSPEC}};
+
+	if (a && a->sa_family == AF_INET)
+		memcpy(&s, a, sizeof(s.v4));
+	else if (a && a->sa_family == AF_INET6)
+		memcpy(&s, a, sizeof(s.v6));
+	return fpisa_address_from(&s);
 }
 
-uint32_t fpisa_interface_rate(uint32_t address)
+static int has_address(const struct ifaddrs *i, const struct fpisa_address *address)
+{
+	const struct fpisa_address own = address_of(i->ifa_addr);
+
+	return fpisa_is_address(&own) && fpisa_same_address(&own, address);
+}
+
+uint32_t fpisa_interface_rate(const struct fpisa_address *address)
 {
 	uint32_t own = 0, fastest = 0;
 	struct ifaddrs *all = NULL;
@@ -56,21 +70,18 @@ uint32_t fpisa_interface_rate(uint32_t address)
 }
 
 /*
- * Return whether the interface is `lo` and its network contains the address. All addresses of a network on `lo` belong
- * to the host.
+ * Return whether the interface is `lo` and its IPv4 network contains the address. All addresses of an IPv4 network on `lo`
+ * belong to the host.
  */
-static int has_network(const struct ifaddrs *i, uint32_t address)
+static int has_network(const struct ifaddrs *i, const struct fpisa_address *address)
 {
-	uint32_t own, mask;
+	const struct fpisa_address own = address_of(i->ifa_addr), mask = address_of(i->ifa_netmask);
 
-	if (!(i->ifa_flags & IFF_LOOPBACK) || !i->ifa_addr || i->ifa_addr->sa_family != AF_INET || !i->ifa_netmask)
-		return 0;
-	own = ((const struct sockaddr_in *)i->ifa_addr)->sin_addr.s_addr;
-	mask = ((const struct sockaddr_in *)i->ifa_netmask)->sin_addr.s_addr;
-	return ((own ^ address) & mask) == 0;
+	return i->ifa_flags & IFF_LOOPBACK && fpisa_is_ipv4(&own) && fpisa_is_ipv4(&mask) && fpisa_is_ipv4(address) &&
+	       !((own.w[3] ^ address->w[3]) & mask.w[3]);
 }
 
-int fpisa_address_is_here(uint32_t address)
+int fpisa_address_is_here(const struct fpisa_address *address)
 {
 	struct ifaddrs *all = NULL;
 	int here = 0;

@@ -96,8 +96,8 @@ static int join_valid(const struct fpisa_manager_join *j, int returns)
 
 static int bind_valid(const struct fpisa_manager_bind *b, int bound)
 {
-	return b->index < FPISA_MANAGER_JOBS && b->port && b->taken <= bound && !b->zero && bound == !b->address &&
-	       bound == !b->aggregator;
+	return b->index < FPISA_MANAGER_JOBS && b->port && b->taken <= bound && !b->zero[0] && !b->zero[1] &&
+	       !b->zero[2] && bound == !fpisa_is_address(&b->address) && bound == !b->aggregator;
 }
 
 static int members_valid(const struct fpisa_manager_members *m, enum fpisa_manager_type type)
@@ -138,22 +138,23 @@ static int job_valid(const struct fpisa_manager_job *j)
 
 static int same_place(const struct fpisa_manager_aggregator *a, const struct fpisa_manager_aggregator *b)
 {
-	return a->address == b->address && a->port == b->port;
+	return fpisa_same_address(&a->address, &b->address) && a->port == b->port;
 }
 
 static int list_valid(const struct fpisa_manager_list *l)
 {
 	static const struct fpisa_manager_aggregator none;
 
-	if (l->n < 2 || l->n > FPISA_MAX_SHARDS || l->zero)
+	if (l->n < 2 || l->n > FPISA_MAX_SHARDS || l->first % FPISA_MANAGER_LISTED || l->first >= l->n)
 		return 0;
-	for (__u32 i = 0; i < FPISA_MAX_SHARDS; i++) {
+	for (__u32 i = 0, n = l->n - l->first; i < FPISA_MANAGER_LISTED; i++) {
 		const struct fpisa_manager_aggregator *a = &l->of[i];
 
-		if (i >= l->n ? memcmp(a, &none, sizeof(none)) != 0 :
-				!a->address || !a->port || !a->weight || a->weight > FPISA_MAX_WEIGHT)
+		if (i >= n ? memcmp(a, &none, sizeof(none)) != 0 :
+			     !fpisa_is_address(&a->address) || !a->port || !a->weight || a->weight > FPISA_MAX_WEIGHT ||
+				     a->zero)
 			return 0;
-		for (__u32 k = 0; k < i && i < l->n; k++)
+		for (__u32 k = 0; k < i && i < n; k++)
 			if (same_place(a, &l->of[k]))
 				return 0;
 	}
@@ -163,10 +164,10 @@ static int list_valid(const struct fpisa_manager_list *l)
 /* Return whether the ranks are valid. The addresses must come first, followed only by zeros. */
 static int ranks_valid(const struct fpisa_manager_ranks *r)
 {
-	if (!r->group || r->zero || (r->first && r->first != FPISA_MANAGER_MAKE_RANKS) || !r->address[0])
+	if (!r->group || r->zero || r->first % FPISA_MANAGER_MAKE_RANKS || r->first >= FPISA_MAX_WORKERS || !r->port[0])
 		return 0;
 	for (int i = 0; i < FPISA_MANAGER_MAKE_RANKS; i++)
-		if (!r->address[i] != !r->port[i] || (i && r->address[i] && !r->address[i - 1]))
+		if (!fpisa_is_address(&r->address[i]) != !r->port[i] || (i && r->port[i] && !r->port[i - 1]))
 			return 0;
 	return 1;
 }

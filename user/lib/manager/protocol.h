@@ -8,11 +8,12 @@
 #define FPISA_MANAGER_PROTOCOL_H
 
 #include <linux/types.h>
+#include "fpisa/address.h"
 #include "fpisa/wire.h"
 #include "lib/base/shards.h"
 
 #define FPISA_MANAGER_MAGIC 0x47504d46u /* the bytes "FMPG"; a TLS connection begins with 0x16 */
-#define FPISA_MANAGER_VERSION 2
+#define FPISA_MANAGER_VERSION 3
 #define FPISA_MANAGER_BYTES 256	     /* size of every message */
 #define FPISA_MANAGER_NAME 64	     /* size of a group's name, including the terminating 0 */
 #define FPISA_MANAGER_TEXT 224	     /* size of the text of a refusal, including the terminating 0 */
@@ -31,7 +32,8 @@
 #define FPISA_MANAGER_BEAT_MS 150      /* interval at which an aggregator sends PING */
 #define FPISA_MANAGER_BEATLESS_MS 600  /* silence after which an aggregator counts as gone */
 
-#define FPISA_MANAGER_MAKE_RANKS 32 /* most ranks in one RANKS message */
+#define FPISA_MANAGER_MAKE_RANKS 8 /* most ranks in one RANKS message */
+#define FPISA_MANAGER_LISTED 8	   /* most aggregators in one AGGREGATORS message */
 #define FPISA_MANAGER_MADE_TEXT 192
 
 enum fpisa_manager_type {
@@ -132,11 +134,11 @@ struct fpisa_manager_ask {
 
 struct fpisa_manager_bind { /* BIND and BOUND; in BOUND, address and aggregator are 0 */
 	__u32 index;
-	__u16 port;	  /* UDP port of this rank */
-	__u16 taken;	  /* BOUND: 1 if another socket of the host has the port */
-	__be32 address;	  /* address of the aggregator for the job's frames */
-	__u16 aggregator; /* UDP port of the aggregator */
-	__u16 zero;
+	__u16 port;		      /* UDP port of this rank */
+	__u16 taken;		      /* BOUND: 1 if another socket of the host has the port */
+	struct fpisa_address address; /* address of the aggregator for the job's frames */
+	__u16 aggregator;	      /* UDP port of the aggregator */
+	__u16 zero[3];
 };
 
 struct fpisa_manager_job {
@@ -149,34 +151,36 @@ struct fpisa_manager_job {
 };
 
 struct fpisa_manager_aggregator {
-	__be32 address; /* address for the job's frames */
-	__u16 port;	/* UDP port */
-	__u16 weight;	/* weight of the aggregator, 1 to 100 */
+	struct fpisa_address address; /* address for the job's frames */
+	__u16 port;		      /* UDP port */
+	__u16 weight;		      /* weight of the aggregator, 1 to 100 */
+	__u32 zero;
 };
 
 /*
- * AGGREGATORS, which the manager sends before JOINED if a group has several aggregators. All ranks get the same order.
+ * AGGREGATORS, which the manager sends before JOINED if a group has several aggregators, one message for each 8. All ranks
+ * get the same order.
  */
 struct fpisa_manager_list {
-	__u32 n; /* number of aggregators, 2 to FPISA_MAX_SHARDS */
-	__u32 zero;
-	struct fpisa_manager_aggregator of[FPISA_MAX_SHARDS];
+	__u32 n;     /* number of aggregators, 2 to FPISA_MAX_SHARDS */
+	__u32 first; /* first aggregator of this message: 0 or 8 */
+	struct fpisa_manager_aggregator of[FPISA_MANAGER_LISTED];
 };
 
 struct fpisa_manager_register {
-	__u32 version;	/* version of frames, FPISA_VERSION */
-	__be32 address; /* address for frames; 0: the address of this connection */
-	__u16 port;	/* UDP port of the aggregator's datapath */
+	__u32 version;		      /* version of frames, FPISA_VERSION */
+	__u32 rate;		      /* rate of the aggregator's interface in Mbit/s; 0: unknown */
+	struct fpisa_address address; /* address for frames; ::: the address of this connection */
+	__u16 port;		      /* UDP port of the aggregator's datapath */
 	__u16 zero;
-	__u32 rate;  /* rate of the aggregator's interface in Mbit/s; 0: unknown */
 	__u32 slots; /* number of slots that the manager may use, at least 1 */
 };
 
-struct fpisa_manager_ranks { /* RANKS, sent before MAKE, one message for each 32 ranks */
+struct fpisa_manager_ranks { /* RANKS, sent before MAKE, one message for each 8 ranks */
 	__u64 group;
-	__u32 first; /* first rank of this message: 0 or 32 */
+	__u32 first; /* first rank of this message, a multiple of 8 */
 	__u32 zero;
-	__be32 address[FPISA_MANAGER_MAKE_RANKS];
+	struct fpisa_address address[FPISA_MANAGER_MAKE_RANKS];
 	__u16 port[FPISA_MANAGER_MAKE_RANKS];
 };
 

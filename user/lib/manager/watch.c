@@ -25,16 +25,16 @@ void fpisa_watch(int fd)
 		setsockopt(fd, options[i][0], options[i][1], &options[i][2], sizeof(int));
 }
 
-int fpisa_connect_within(const struct sockaddr_in *to, int timeout_ms)
+int fpisa_connect_within(const union fpisa_sockaddr *to, int timeout_ms)
 {
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), error = 0;
+	int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), error = 0;
 	struct pollfd p = {.fd = fd, .events = POLLOUT};
 	socklen_t n = sizeof(error);
 
 	if (fd < 0)
 		return -errno;
 	fpisa_watch(fd);
-	if (connect(fd, (const struct sockaddr *)to, sizeof(*to)) && errno != EINPROGRESS)
+	if (connect(fd, &to->any, fpisa_sockaddr_len(to)) && errno != EINPROGRESS)
 		error = errno;
 	else if (poll(&p, 1, timeout_ms) != 1)
 		error = ETIMEDOUT;

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Groups over IPv6: what is different from IPv4. The tests marked `over_both` of the other files run over IPv6 too."""
+import socket
+
+import pytest
+
+from lab import ADDRESS, FPISA, PORT
+
+EACCES, EINVAL = 13, 22
+SUM = {"sum": "float32"}
+
+over_ipv6 = pytest.mark.parametrize("groups", ["IPv6"], indirect=True)
+
+
+def right(ranks, *hosts):
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["first"] == answer["last"] == len(ranks) * (len(ranks) + 1) / 2, answer
+
+
+@over_ipv6
+def test_addresses_of_jobs(groups):
+    """Ranks give the address in three forms. The job has the addresses of the connections, and the manager chooses a multicast address."""
+    g = groups(3)
+    address = g.net.address
+    ranks = [g.start(r, "train", r, 3, SUM, hold=True, address=a) for r, a in enumerate((address, f"[{address}]", f"[{address}]:{PORT}"))]
+    for rank in ranks:
+        assert rank.line()["rc"] == 0
+    right(ranks)
+    job, = g.jobs()
+    shown = g.net.json("job", "show", job["job"])
+    assert shown["address"] == address and shown["group"] == f"ff15::ff46:5{job['job']:03x}"
+    assert g.net.json("group", "show", "train")[0]["members"] == g.net.addresses
+    text = g.net.fpisa("group", "show", "train")
+    assert f"\naddress     {address}\n" in text and all(f"{r}  {a}" in text for r, a in enumerate(g.net.addresses))
+
+
+@over_ipv6
+def test_both_families_at_one_manager(groups):
+    """A group of IPv4 ranks lives beside one of IPv6 ranks. The listener is one socket for both."""
+    g = groups(2)
+    g.net.agg.ip(f"addr add {ADDRESS}/32 dev lo")
+    for r, w in enumerate(g.net.worker):
+        g.net.agg.ip(f"addr add 10.99.{r + 1}.1/24 dev p{r}")
+        w.ip(f"addr add 10.99.{r + 1}.2/24 dev eth0", f"route add {ADDRESS} via 10.99.{r + 1}.1")
+    six = g.group("six", range(2), SUM, hold=True)
+    four = g.group("four", range(2), SUM, hold=True, address=ADDRESS)
+    right(six)
+    right(four)
+    assert {job["address"] for job in (g.net.json("job", "show", j["job"]) for j in g.jobs())} == {ADDRESS, g.net.address}
+    mixed = [g.start(0, "mixed", 0, 2, SUM), g.start(1, "mixed", 1, 2, SUM, address=ADDRESS)]
+    assert [rank.line()["rc"] for rank in mixed] == [0, 0]
+    for rank in mixed:
+        answer = rank.line()
+        assert answer["rc"] == -EINVAL and "give all of one family, IPv4 or IPv6" in answer["error"], answer
+
+
+@over_ipv6
+def test_networks(groups):
+    """[manager], networks takes IPv6 networks, whose length may be any; the network ::/0 has no IPv4 address."""
+    g = groups(2, "networks = 2001:db8:99:1::/64")
+    g.start(0, "train", 0, 1, SUM).line()
+    answer = g.start(1, "train", 0, 1, SUM).line()
+    assert answer["rc"] == -EACCES and answer["error"].endswith(
+        f"{g.net.addresses[1]} is not in a network that may ask for groups; add the network to networks in [manager]"), answer
+    assert g.manager.stdout.readline().startswith(f"refused {g.net.addresses[1]}, without a key (network): ")
+    for network, four, six in (("::/0", False, True), ("0.0.0.0/0", True, False), ("2001:db8:98::/47", False, True), ("2001:db8:98::/48", False, False)):
+        with open(g.config) as f:
+            text = f.read()
+        with open(g.config, "w") as f:
+            f.write("".join(f"networks = {network}\n" if line.startswith("networks") else line for line in text.splitlines(True)))
+        assert "configuration read again" in g.read_again()
+        assert (g.start(0, network[:1] + "n", 0, 1).line()["rc"] == 0) == six, network
+        if network.endswith("/0"):
+            with g.net.agg.entered(), socket.create_connection(("127.0.0.1", PORT)) as s:
+                s.settimeout(1)
+                try:
+                    refused = s.recv(256)
+                except TimeoutError:
+                    refused = b""
+                assert bool(refused) != four, network
+
+
+@over_ipv6
+def test_doctor(groups):
+    """doctor finds the listener for both families, and for one address. On a worker it asks the manager at an IPv6 address."""
+    g = groups(1)
+    env = {**g.env, "FPISA_MANAGER": f"[{g.net.address}]:{PORT}", "FPISA_KEY": g.key}
+    said = g.net.worker[0].try_run(FPISA, "doctor", "--worker", g.net.address, env=env)[1]
+    assert f"ok     groups: manager: [{g.net.address}]:{PORT} answers in" in said and f"the route to {g.net.address} goes through eth0" in said, said
+    assert "rp_filter" not in said
+    g.kill()
+    with open(g.config, "a") as f:
+        f.write(f"listen = {g.net.address}\n")
+    assert g.serve().startswith(f"serving groups at [{g.net.address}]:{PORT};")
+    said = g.net.agg.try_run(FPISA, "doctor", "--config", g.config)[1]
+    assert f"the manager listens at TCP [{g.net.address}]:{PORT}" in said, said
+
+
+@over_ipv6
+def test_connections_of_one_network(groups):
+    """The addresses of an IPv6 network of 64 bits count as one host: its 300 silent connections do not displace a rank of another."""
+    g = groups(2)
+    for i in range(4):
+        g.net.worker[0].ip(f"addr add 2001:db8:99:1::{i + 16:x}/64 dev eth0")
+    silent = []
+    with g.net.worker[1].entered():
+        patient = socket.create_connection((g.net.address, PORT))
+    with g.net.worker[0].entered():
+        for i in range(300):
+            silent.append(socket.create_connection((g.net.address, PORT), source_address=(f"2001:db8:99:1::{i % 4 + 16:x}", 0)))
+    with patient:
+        patient.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            patient.recv(1)  # the manager has ended other connections
+        for s in silent:
+            s.close()
