@@ -93,7 +93,7 @@ def test_name_with_several_addresses(groups, tmp_path):
     answer = g.start(0, "none", 0, 2, address="none").line()
     assert answer["rc"] == -ECONNREFUSED and "no connection to 1" in answer["error"], answer
     answer = g.start(0, "six", 0, 2, address="six").line()
-    assert answer["rc"] == -ENETUNREACH and answer["error"].endswith("no connection: Network is unreachable"), answer
+    assert answer["rc"] == -ENETUNREACH and "no connection: Network is unreachable" in answer["error"], answer
 
 
 class Relay(threading.Thread):
