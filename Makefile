@@ -353,7 +353,7 @@ FUZZ_master := $(filter-out user/lib/transport/udp.c,$(FUZZ_CHANNEL))
 FUZZ_MANAGER := user/lib/manager/protocol.c user/lib/manager/psk.c user/lib/base/error.c
 FUZZ_SOCKETS := tests/fuzz/sockets.c tests/fuzz/tls_fake.c tests/fuzz/message.c tests/fuzz/input.c user/lib/manager/channel.c $(FUZZ_MANAGER)
 FUZZ_channel := $(FUZZ_SOCKETS)
-FUZZ_conn := $(FUZZ_SOCKETS) user/serve/conn.c user/serve/refusals.c user/lib/manager/watch.c user/lib/manager/interface.c user/plan/shares.c $(wildcard user/manager/*.c) $(filter-out user/cli/log.c $(FUZZ_SOCKETS),$(PARSERS))
+FUZZ_conn := $(FUZZ_SOCKETS) user/serve/conn.c user/serve/refusals.c user/host/listen.c user/lib/manager/watch.c user/lib/manager/interface.c user/plan/shares.c $(wildcard user/manager/*.c) $(filter-out user/cli/log.c $(FUZZ_SOCKETS),$(PARSERS))
 # Fuzzers of the foreign data wrapper, if the server's headers are installed.
 FUZZ_fdw := tests/fuzz/input.c adapters/postgres/fdw/values.c adapters/postgres/fdw/query.c
 $(patsubst %.c,$(B)/fuzz/%.o,tests/fuzz/user_fdw.c $(filter adapters/%,$(FUZZ_fdw))): FUZZ_CFLAGS = -fno-strict-aliasing -fwrapv \

@@ -9,7 +9,7 @@
 static void note_aggregator(void *arg, __u32 place, const struct aggregator_record *r)
 {
 	(void)arg;
-	CHECK(place < AGGREGATORS && r->address && r->port);
+	CHECK(place < AGGREGATORS && fpisa_is_address(&r->address) && r->port);
 }
 
 static void say(void *arg, const char *text)
@@ -22,7 +22,7 @@ static void say(void *arg, const char *text)
 static __u32 rate(void *arg, const struct group_record *r)
 {
 	(void)arg;
-	return r->local & 1 ? 10000 : 0;
+	return r->local.w[3] & 1 ? 10000 : 0;
 }
 
 #endif

@@ -117,7 +117,7 @@ int datapath_job_add(struct datapath *dp, __u32 n, struct fpisa_job *j, const __
 	CHECK(j->workers && j->workers <= w.policy->size && j->token && j->token != TOKEN);
 	CHECK(w.policy->formats >> j->format & 1 && w.policy->modes >> j->mode & 1);
 	for (__u32 r = 0; r < j->workers; r++)
-		CHECK(manager_network_allowed(w.policy, j->rank[r].addr.w[3]));
+		CHECK(manager_network_allowed(w.policy, &j->rank[r].addr));
 	if (in.left && input_byte(&in) == 0xff)
 		return -EEXIST;
 	jobs[n] = *j;
