@@ -39,6 +39,19 @@ const char *fdw_worker_type(Oid type)
 	return NULL;
 }
 
+/*
+ * Return the type of a column in a condition. A numeric has its precision and scale, because the server rounds the
+ * workers' values to its own scale.
+ */
+static const char *column_type(Oid type, int32 typmod)
+{
+	int precision, scale;
+
+	if (type == NUMERICOID && fdw_numeric(typmod, &precision, &scale))
+		return psprintf("decimal(%d,%d)", precision, scale);
+	return fdw_worker_type(type);
+}
+
 /* -- constants, which are never NULL ---------------------------------------------- */
 
 static const char *integer_text(const Const *c)
@@ -159,8 +172,8 @@ static char *comparison(const RelOptInfo *rel, Oid table, const OpExpr *e)
 	text = constant_text(c, v->vartype, v->vartypmod);
 	for (int i = 0; text && i < (int)lengthof(names); i++)
 		if (!strcmp(name, names[i]))
-			return psprintf("%s %s %s %s", fdw_column_of(table, v->varattno), fdw_worker_type(v->vartype),
-					turn ? turned[i] : names[i], text);
+			return psprintf("%s %s %s %s", fdw_column_of(table, v->varattno),
+					column_type(v->vartype, v->vartypmod), turn ? turned[i] : names[i], text);
 	return NULL;
 }
 
@@ -197,7 +210,7 @@ static char *null_test(const RelOptInfo *rel, Oid table, const NullTest *e)
 
 	if (e->argisrow || !is_column(rel, (const Node *)v))
 		return NULL;
-	return psprintf("%s %s %s", fdw_column_of(table, v->varattno), fdw_worker_type(v->vartype),
+	return psprintf("%s %s %s", fdw_column_of(table, v->varattno), column_type(v->vartype, v->vartypmod),
 			e->nulltesttype == IS_NULL ? "null" : "not null");
 }
 

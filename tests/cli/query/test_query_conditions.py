@@ -42,6 +42,23 @@ def test_no_value(worker, where, wrong):
     assert status == 1 and not out and f"t.csv: '{wrong}' is not a list of conditions" in err, err
 
 
+@pytest.mark.parametrize("where, says", [("x decimal=1.5", ""), ("x decimal(9,2) = 1.5,k int32=1", ""), ("x decimal(9,2) not null", ""),
+                                         ("x decimal(9,3)=1.5", "not decimal(9,3)"), ("x decimal(8,2) null", "not decimal(8,2)"),
+                                         ("x decimal(9)<2", "not decimal(9)"), ("x real<2", "not real")])
+def test_type_of_a_column(worker, where, says):
+    """A decimal's type with digits refuses other digits, because a value rounded to them compares differently."""
+    worker.table("d", ["k int32", "x decimal(9,2)"], [(1, "1.50")])
+    status, out, err = ask(worker, "--columns", "k", "--where", where, table="d")
+    assert (status, out.split()) == ((1, []) if says else (0, ["k", "1"])) and (not says or f"d.csv: column x is decimal(9,2), {says}\n" in err), err
+
+
+@pytest.mark.parametrize("where", ["x decimal(9,2=1.5", "x decimal(9,2)", "x decimal()=1.5", "x decimal(99,2)=1.5"])
+def test_no_type(worker, where):
+    worker.table("d", ["k int32", "x decimal(9,2)"], [(1, "1.50")])
+    status, out, err = ask(worker, "--where", where, table="d")
+    assert status == 1 and not out and "is not a list of conditions" in err, err
+
+
 @pytest.mark.parametrize("columns", ["k,", ",k", ",", "k,,s"])
 @pytest.mark.parametrize("option", ["--columns", "--by"])
 def test_list_with_nothing(worker, option, columns):

@@ -142,12 +142,39 @@ static int take_constant(struct where_term *t, const struct schema *schema, char
 			  text);
 }
 
+/*
+ * Parse the type after a column's name, if there is one, and compare it with the column's type. `decimal` without digits
+ * is any decimal.
+ */
+static int take_type(const struct fpisa_column *c, const char **at, const char *file)
+{
+	size_t n = strspn(*at, NAME_CHARACTERS);
+	char word[FPISA_COLUMN_TYPE_MOST], is[FPISA_COLUMN_TYPE_MOST];
+	struct fpisa_column type;
+	int any;
+
+	n += (*at)[n] == '(' ? strcspn(*at + n, ")") + 1 : 0;
+	if (n >= sizeof(word) || n > strlen(*at))
+		return 0;
+	memcpy(word, *at, n);
+	word[n] = 0;
+	any = fpisa_column_type_of(word) == FPISA_COLUMN_DECIMAL;
+	if (!any && !schema_type_parse(&type, word))
+		return 0;
+	*at += n + strspn(*at + n, BLANKS);
+	if (any ? c->type == FPISA_COLUMN_DECIMAL :
+		  c->type == type.type && c->precision == type.precision && c->scale == type.scale)
+		return 0;
+	fpisa_column_type_text(c, is);
+	return fpisa_fail(-EINVAL, "%s: column %s is %s, not %s", file, c->name, is, word);
+}
+
 static int take_term(struct where_term *t, const struct schema *schema, const char **at, char **to, const char *file)
 {
 	const char *begin = *at;
 	size_t n = strspn(begin, NAME_CHARACTERS);
-	char name[FPISA_COLUMN_NAME], word[16], *text = *to;
-	unsigned int type = 0;
+	char name[FPISA_COLUMN_NAME], *text = *to;
+	int rc;
 
 	if (!n || n >= sizeof(name))
 		return bad(file, begin);
@@ -157,18 +184,9 @@ static int take_term(struct where_term *t, const struct schema *schema, const ch
 	if (t->column < 0)
 		return fpisa_fail(-EINVAL, "%s: the schema has no column '%s'", file, name);
 	*at += n + strspn(begin + n, BLANKS);
-	n = strspn(*at, NAME_CHARACTERS);
-	if (n < sizeof(word)) {
-		memcpy(word, *at, n);
-		word[n] = 0;
-		type = fpisa_column_type_of(word);
-	}
-	if (type) {
-		*at += n + strspn(*at + n, BLANKS);
-		if (type != schema->column[t->column].type)
-			return fpisa_fail(-EINVAL, "%s: column %s is %s, not %s", file, name,
-					  fpisa_column_type_name(schema->column[t->column].type), word);
-	}
+	rc = take_type(&schema->column[t->column], at, file);
+	if (rc)
+		return rc;
 	if (!is_null_test(at, &t->is)) {
 		if (!is_operator(at, &t->is))
 			return bad(file, begin);

@@ -51,7 +51,7 @@ static int take_decimal(struct fpisa_column *c, const char *type)
 	return end && !type[end] && !strpbrk(type, "+-") && fpisa_column_valid(c);
 }
 
-static int take_type(struct fpisa_column *c, const char *type)
+int schema_type_parse(struct fpisa_column *c, const char *type)
 {
 	*c = (struct fpisa_column){.type = (uint8_t)fpisa_column_type_of(type)};
 	return (c->type && c->type != FPISA_COLUMN_DECIMAL) || take_decimal(c, type);
@@ -75,7 +75,7 @@ static int take_line(struct schema *s, char *line, const char *file, int number)
 				  file, number, name);
 	if (schema_find(s, name) >= 0)
 		return fpisa_fail(-EINVAL, "%s:%d: column %s is given twice", file, number, name);
-	if (!take_type(c, type ? type : ""))
+	if (!schema_type_parse(c, type ? type : ""))
 		return fpisa_fail(
 			-EINVAL,
 			"%s:%d: column %s: '%.32s' is not a type; the types are real, double, int32, int64, text, "

@@ -18,6 +18,12 @@ struct schema {
  */
 int schema_parse(struct schema *s, char *text, const char *name);
 
+/*
+ * Parse a type as in a schema, such as "decimal(15,2)". Clear the other members of *c. Return whether this is
+ * a type.
+ */
+int schema_type_parse(struct fpisa_column *c, const char *type);
+
 /* Return the number of the column, or -1 if there is no such column. */
 int schema_find(const struct schema *s, const char *column);
 
