@@ -150,6 +150,35 @@ def test_no_column(by_duckdb):
     assert "t.parquet has no column that can be queried" in refused(by_duckdb("SELECT [1] AS x"))
 
 
+def test_many_columns(by_duckdb):
+    """A table does not lack columns silently."""
+    def columns(n):
+        return "SELECT " + ", ".join(f"{i} AS c{i}" for i in range(n))
+    status, out, err = ask(by_duckdb(columns(64)))
+    assert status == 0 and out.split(b"\n")[1] == ",".join(str(i) for i in range(64)).encode(), err
+    assert "t.parquet has more than 64 columns; name those to query in a schema" in refused(by_duckdb(columns(65)))
+    assert ask(by_duckdb(columns(65), "c64 int32\n"))[:2] == (0, b"c64\n64\n")
+    # Nested columns do not count.
+    assert ask(by_duckdb(columns(64) + ", [1] AS nested"))[0] == 0
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata"])
+def test_time_zone(worker, zone):
+    """An instant is the same key at all workers."""
+    duckdb, env = parquet.engine()
+    w = worker(FPISA_DRIVER=env["FPISA_DRIVER"], TZ=zone)
+    duckdb.sql(f"COPY (SELECT TIMESTAMPTZ '2024-11-03 05:30:00+00' AS t, TIMETZ '01:02:03+02' AS c) TO '{w.directory(0)}/t.parquet'")
+    assert ask(w)[:2] == (0, b"t,c\n2024-11-03 05:30:00+00,23:02:03+00\n")
+
+
+def test_names_of_the_statements(by_duckdb):
+    """Columns may have the names that the worker's statements use."""
+    names = "place_", "order_", "p", "wanted", "read_parquet", "unnest"
+    w = by_duckdb("SELECT " + ", ".join(f"{i} AS {name}" for i, name in enumerate(names)) + ", 6 AS \"the place\", 7 AS \"the order\", 2::FLOAT AS v")
+    status, out, err = ask(w, "--value", "v", "--limit", "1")
+    assert (status, out) == (0, ",".join((*names, "v")).encode() + b"\n0,1,2,3,4,5,2.0\n"), err
+
+
 def test_never_null(by_duckdb):
     """A NULL is an error only in rows that satisfy the preceding conditions."""
     w = by_duckdb("SELECT * FROM (VALUES (1, 5), (2, NULL), (3, 7)) t(k, x)")

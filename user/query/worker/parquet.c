@@ -111,21 +111,25 @@ static bool take_text(const struct ArrowArray *texts, int64_t i, char *to, size_
 	return n < size;
 }
 
-/* Store the type of a column of the file. If no schema was given, add the column to the schema. */
-static void take_column(struct parquet *q, struct schema *schema, bool given, const char *column, const char *type)
+/* Store the type of a column of the file. If no schema was given, add the column to the schema. Return 0 or -errno. */
+static int take_column(struct parquet *q, struct schema *schema, bool given, const char *column, const char *type,
+		       const char *name)
 {
-	struct fpisa_column *c = &schema->column[schema->n];
 	int i = schema_find(schema, column);
+	struct fpisa_column c = {0};
 
-	if (!given && i < 0 && schema->n < FPISA_COLUMNS_MOST && fpisa_column_name_valid(column)) {
-		*c = (struct fpisa_column){0};
-		if (native_of(type, c) == NESTED)
-			return;
-		strcpy(c->name, column);
+	if (!given && i < 0 && fpisa_column_name_valid(column) && native_of(type, &c) != NESTED) {
+		if (schema->n == FPISA_COLUMNS_MOST)
+			return fpisa_fail(-EINVAL,
+					  "%s has more than %d columns; name those to query in a schema, of %d at most",
+					  name, FPISA_COLUMNS_MOST, FPISA_COLUMNS_MOST);
+		strcpy(c.name, column);
 		i = schema->n++;
+		schema->column[i] = c;
 	}
 	if (i >= 0)
 		strcpy(q->type[i], type);
+	return 0;
 }
 
 static int take_columns(struct parquet *q, struct schema *schema, const char *name)
@@ -144,18 +148,19 @@ static int take_columns(struct parquet *q, struct schema *schema, const char *na
 			err = engine_said(name, rows.get_last_error(&rows));
 		if (!batch.release)
 			break;
-		for (int64_t i = 0; i < batch.length; i++) {
+		for (int64_t i = 0; !err && i < batch.length; i++) {
 			if (!take_text(batch.children[0], i, column, sizeof(column)))
 				continue;
-			if (!strcasecmp(column, PLACE))
+			/* The names of other types fit. Only names of nested types and enumerations may be longer. */
+			if (!take_text(batch.children[1], i, type, sizeof(type)) && strncmp(type, "ENUM", 4))
+				strcpy(type, "STRUCT(...)");
+			if (strcasecmp(column, PLACE))
+				err = take_column(q, schema, given, column, type, name);
+			else
 				err = fpisa_fail(-EINVAL,
 						 "%s: rename its column " PLACE ", which is the engine's name for a "
 						 "row's place",
 						 name);
-			/* The names of other types fit. Only names of nested types and enumerations may be longer. */
-			if (!take_text(batch.children[1], i, type, sizeof(type)) && strncmp(type, "ENUM", 4))
-				strcpy(type, "STRUCT(...)");
-			take_column(q, schema, given, column, type);
 		}
 		batch.release(&batch);
 	}
@@ -176,7 +181,9 @@ int parquet_open(struct parquet *q, int fd, struct schema *schema, const char *n
 	snprintf(q->from, sizeof(q->from), "read_parquet('/proc/self/fd/%d')", fd);
 	/* The engine cannot open any other file, whatever the statement contains. */
 	snprintf(sql, sizeof(sql), "SET allowed_paths = ['/proc/self/fd/%d']", fd);
-	err = engine_do(&q->engine, sql, NULL, name)					      ?:
+	/* The text of an instant must not depend on the worker's time zone, because texts are keys of groups. */
+	err = engine_do(&q->engine, "SET TimeZone = 'UTC'", NULL, name)			      ?:
+		      engine_do(&q->engine, sql, NULL, name)				      ?:
 		      engine_do(&q->engine, "SET enable_external_access = false", NULL, name) ?:
 		      take_columns(q, schema, name);
 	if (err)
@@ -320,10 +327,11 @@ static void put_from(FILE *f, const struct parquet *q, const struct parquet_want
 	fprintf(f, " FROM %s", q->from);
 	if (!want->places)
 		return;
-	fputs(" JOIN (SELECT unnest(p) AS place_, generate_subscripts(p, 1) AS order_ FROM (SELECT [", f);
+	/* A column of the file may have any name that a schema can have, so these names have a blank. */
+	fputs(" JOIN (SELECT unnest(p) AS \"the place\", generate_subscripts(p, 1) AS \"the order\" FROM (SELECT [", f);
 	for (size_t i = 0; i < want->n_places; i++)
 		fprintf(f, "%s%llu", i ? "," : "", (unsigned long long)want->places[i]);
-	fputs("]::BIGINT[] AS p)) ON " PLACE " = place_ ORDER BY order_", f);
+	fputs("]::BIGINT[] AS p)) AS wanted ON " PLACE " = wanted.\"the place\" ORDER BY wanted.\"the order\"", f);
 }
 
 char *parquet_statement(const struct parquet *q, const struct schema *schema, const struct parquet_wanted *want)
