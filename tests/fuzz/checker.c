@@ -50,6 +50,15 @@ static struct target *target_of(uint32_t id)
 	return NULL;
 }
 
+/* Return whether the frame's destination is the address of any job. */
+static bool is_known(void)
+{
+	for (int i = 0; i < targets; i++)
+		if (headers_to(&a.in, &target[i].job.address))
+			return true;
+	return false;
+}
+
 /*
  * Return whether the frame's address is the address of the job that the frame names, or of any job if the frame names
  * no existing job.
@@ -59,12 +68,7 @@ static bool for_us(void)
 	const struct fpisa_hdr *hdr = headers_fpisa(&a.in);
 
 	a.t = hdr ? target_of(hdr->job) : NULL;
-	if (a.t)
-		return headers_to(&a.in, &a.t->job.address);
-	for (int i = 0; i < targets; i++)
-		if (headers_to(&a.in, &target[i].job.address))
-			return true;
-	return false;
+	return a.t ? headers_to(&a.in, &a.t->job.address) : is_known();
 }
 
 /* Return whether the aggregator would take the lock of the slot. */
@@ -78,22 +82,23 @@ static bool wants_slot(enum fpisa_verdict v)
 static void expect_of_job(uint32_t payload)
 {
 	const struct fpisa_counters before = a.t->soft.counters, *after = &a.t->soft.counters;
-	struct fpisa_rank from;
-	__be32 address;
+	const uint32_t shift = headers_shift(&a.in);
+	struct fpisa_rank from = {.addr = headers_from(&a.in)};
 	uint8_t op;
 
-	memcpy(&address, a.in.data + 26, 4);
-	from.addr = fpisa_ipv4(address);
-	memcpy(&from.port, a.in.data + 34, 2);
-	memcpy(a.reply.bytes, a.in.data + FPISA_OFFSET, FPISA_HDR_LEN + payload);
+	memcpy(&from.port, a.in.data + 34 + shift, 2);
+	memcpy(a.reply.bytes, a.in.data + FPISA_OFFSET + shift, FPISA_HDR_LEN + payload);
 	a.reply_len = FPISA_HDR_LEN + payload;
 	a.hello = a.reply.hdr.type == FPISA_TYPE_HELLO;
 	if (!a.hello && a.reply.hdr.slot < 2 * a.t->job.window)
 		a.key = (int)a.reply.hdr.slot;
 	op = a.reply.hdr.op;
 	a.t->soft.next_generation = targets_control->next_generation;
-	a.verdict = fpisa_soft_frame(&a.t->soft, &from.addr, from.port, headers_be16(&a.in, 36) - FPISA_PORT,
-				     (a.in.data[15] & 3) == 3, a.reply.bytes, &a.reply_len, &a.to);
+	a.verdict = fpisa_soft_frame(&a.t->soft, &from.addr, from.port, headers_be16(&a.in, 36 + shift) - FPISA_PORT,
+				     headers_ecn(&a.in) == 3, a.reply.bytes, &a.reply_len, &a.to);
+	/* The model counts the bytes of frames over IPv4. */
+	if (after->bytes > before.bytes)
+		a.t->soft.counters.bytes += shift;
 	/* Each add that rounds or overwrites discards one magnitude. The histogram does not count squares. */
 	if (a.t->job.flags & FPISA_JOB_HISTOGRAM && op != FPISA_OP_NORM)
 		a.t->discards += after->rounded - before.rounded + after->overwritten - before.overwritten;
@@ -119,6 +124,8 @@ static void expect_of_job(uint32_t payload)
 /* Return whether the frame's tag, or its absence, matches the job. Without a tag, the frame may name no job. */
 static bool has_its_tag(void)
 {
+	if (a.verdict == FPISA_V_extension)
+		return true;
 	if (a.tag >= 0)
 		return a.t && a.t->job.vlan == a.tag;
 	return !a.t || !a.t->job.vlan || a.t->job.stripped;
@@ -134,10 +141,11 @@ void checker_expect(void)
 		return;
 	}
 	a.action = XDP_DROP;
-	a.verdict = headers_verdict(&a.in, for_us(), TARGETS_MORE_PORTS, &payload);
+	a.verdict = headers_verdict(&a.in, for_us(), is_known(), TARGETS_MORE_PORTS, &payload);
 	if (a.verdict != FPISA_V_not_ours && a.verdict != FPISA_V_wrong_destination && !has_its_tag())
 		a.verdict = FPISA_V_vlan;
-	if (a.verdict == FPISA_V_not_ours || a.verdict == FPISA_V_wrong_destination || a.verdict == FPISA_V_vlan)
+	if (a.verdict == FPISA_V_not_ours || a.verdict == FPISA_V_wrong_destination || a.verdict == FPISA_V_vlan ||
+	    a.verdict == FPISA_V_extension)
 		a.action = XDP_PASS;
 	if (a.verdict == FPISA_V_ok && !a.t)
 		a.verdict = FPISA_V_no_job;
@@ -150,23 +158,12 @@ void checker_expect(void)
 
 /* -- actual outcome of a frame ----------------------------------------------- */
 
-/* Check the outgoing frame against a frame built from the request and the expected FPISA part. */
-static void check_reply(void)
+/* Write the expected IPv4 header of the reply, of a frame of `len` bytes. */
+static void want_ipv4(uint8_t *want, uint32_t len, bool all)
 {
 	const struct fpisa_job *j = &a.t->job;
-	bool all = a.verdict == FPISA_V_result;
-	uint32_t len = FPISA_OFFSET + (uint32_t)a.reply_len;
-	uint8_t want[HARNESS_FRAME];
 
-	memcpy(want, a.in.data, FPISA_OFFSET);
-	memcpy(want, a.in.data + 6, 6);
-	memcpy(want + 6, a.in.data, 6);
-	if (all) {
-		const uint8_t *g = &j->group.b[12];
-
-		memcpy(want, (uint8_t[]){1, 0, 0x5e, g[1] & 0x7f, g[2], g[3]}, 6);
-	}
-	want[15] = a.in.data[15] & 3 ? 2 : 0; /* ECT(0) if the request is ECN-capable, never CE */
+	want[15] = headers_ecn(&a.in) ? 2 : 0; /* ECT(0) if the request is ECN-capable, never CE */
 	want[16] = (uint8_t)((len - 14) >> 8);
 	want[17] = (uint8_t)(len - 14);
 	want[20] = 0x40;
@@ -175,13 +172,59 @@ static void check_reply(void)
 	memcpy(want + 24, a.out.data + 24, 2);
 	memcpy(want + 26, &j->address.w[3], 4);
 	memcpy(want + 30, all ? &j->group.b[12] : a.in.data + 26, 4);
-	memcpy(want + 34, (uint8_t[]){FPISA_PORT >> 8, FPISA_PORT & 0xff}, 2);
-	memcpy(want + 36, all ? (const uint8_t *)&j->group_port : a.in.data + 34, 2);
-	want[38] = (uint8_t)((len - 34) >> 8);
-	want[39] = (uint8_t)(len - 34);
-	memcpy(want + 40, a.out.data + 40, 2);
-	memcpy(want + FPISA_OFFSET, a.reply.bytes, a.reply_len);
-	if (a.out.len < len || memcmp(want, a.out.data, len) || !headers_ip_intact(a.out.data + 14) ||
+}
+
+/* Write the expected IPv6 header. The flow label is any but 0. */
+static void want_ipv6(uint8_t *want, uint32_t len, bool all)
+{
+	const struct fpisa_job *j = &a.t->job;
+
+	want[14] = 0x60;
+	want[15] = (uint8_t)((headers_ecn(&a.in) ? 2 : 0) << 4 | (a.out.data[15] & 15));
+	memcpy(want + 16, a.out.data + 16, 2);
+	want[18] = (uint8_t)((len - 54) >> 8);
+	want[19] = (uint8_t)(len - 54);
+	want[20] = 17;
+	want[21] = 64;
+	memcpy(want + 22, &j->address, 16);
+	memcpy(want + 38, all ? j->group.b : a.in.data + 22, 16);
+	if (!(want[15] & 15) && !want[16] && !want[17])
+		complain(&sum->wrong_reply, "the flow label is 0");
+}
+
+/* Write the expected multicast Ethernet address of results. */
+static void want_group(uint8_t *want)
+{
+	const uint8_t *g = &a.t->job.group.b[12];
+
+	if (headers_shift(&a.in))
+		memcpy(want, (uint8_t[]){0x33, 0x33, g[0], g[1], g[2], g[3]}, 6);
+	else
+		memcpy(want, (uint8_t[]){1, 0, 0x5e, g[1] & 0x7f, g[2], g[3]}, 6);
+}
+
+/* Check the outgoing frame against a frame built from the request and the expected FPISA part. */
+static void check_reply(void)
+{
+	const struct fpisa_job *j = &a.t->job;
+	const uint32_t shift = headers_shift(&a.in), udp = 34 + shift;
+	bool all = a.verdict == FPISA_V_result;
+	uint32_t len = FPISA_OFFSET + shift + (uint32_t)a.reply_len;
+	uint8_t want[HARNESS_FRAME];
+
+	memcpy(want, a.in.data, udp);
+	memcpy(want, a.in.data + 6, 6);
+	memcpy(want + 6, a.in.data, 6);
+	if (all)
+		want_group(want);
+	(shift ? want_ipv6 : want_ipv4)(want, len, all);
+	memcpy(want + udp, (uint8_t[]){FPISA_PORT >> 8, FPISA_PORT & 0xff}, 2);
+	memcpy(want + udp + 2, all ? (const uint8_t *)&j->group_port : a.in.data + udp, 2);
+	want[udp + 4] = (uint8_t)((len - udp) >> 8);
+	want[udp + 5] = (uint8_t)(len - udp);
+	memcpy(want + udp + 6, a.out.data + udp + 6, 2);
+	memcpy(want + udp + 8, a.reply.bytes, a.reply_len);
+	if (a.out.len < len || memcmp(want, a.out.data, len) || (!shift && !headers_ip_intact(a.out.data + 14)) ||
 	    !harness_udp_checksum_right(&a.out) || a.out.vlan != j->vlan)
 		complain(&sum->wrong_reply, "the reply is not the one expected");
 	else if (a.reply_len == FPISA_HDR_LEN && a.out.len != len)
@@ -198,13 +241,14 @@ static void check_session(void)
 /* Check that the HELLO of a rank's newest incarnation sets the rank's address and port. */
 static void check_peer(void)
 {
-	const struct fpisa_hdr *h = (const struct fpisa_hdr *)(a.in.data + FPISA_OFFSET);
+	const struct fpisa_hdr *h = headers_fpisa(&a.in);
+	const struct fpisa_address from = headers_from(&a.in);
 	const struct fpisa_peer *p = NULL;
 	__u64 newest = 0;
 
 	for (uint32_t r = 0; r < a.t->job.workers; r++)
-		if (!memcmp(&a.t->job.rank[r].addr.w[3], a.in.data + 26, 4) &&
-		    !memcmp(&a.t->job.rank[r].port, a.in.data + 34, 2))
+		if (fpisa_same_address(&a.t->job.rank[r].addr, &from) &&
+		    !memcmp(&a.t->job.rank[r].port, a.in.data + 34 + headers_shift(&a.in), 2))
 			p = &a.t->peer[r], newest = a.t->session->incarnation[r];
 	if (h->aux == newest && (!p || memcmp(p->mac, a.in.data + 6, 6) || memcmp(p->local_mac, a.in.data, 6)))
 		complain(&sum->wrong_state, "the peer's addresses are not those of its HELLO");

@@ -12,10 +12,9 @@
 /*
  * Return the verdict of doc/wire.md, section 2. `for_us` says that the destination is the address of the job that the
  * frame names, or of any job if the frame names no existing job. `ports` is the number of ports after the first. Set
- * *payload to the bytes after the FPISA header. An IPv6 frame is for no job of the fuzzers, because they all have
- * IPv4 addresses and no mutation writes a mapped address.
+ * *payload to the bytes after the FPISA header. `known` says that the destination is the address of any job.
  */
-enum fpisa_verdict headers_verdict(const struct frame *f, bool for_us, uint32_t ports, uint32_t *payload);
+enum fpisa_verdict headers_verdict(const struct frame *f, bool for_us, bool known, uint32_t ports, uint32_t *payload);
 
 /*
  * Return whether the IPv4 checksum holds by RFC 1071. The sum of all 16-bit words, with carries added back, must have
@@ -34,6 +33,13 @@ const struct fpisa_hdr *headers_fpisa(const struct frame *f);
 
 /* Return whether the frame, of either family and without a tag, has this destination. */
 bool headers_to(const struct frame *f, const struct fpisa_address *address);
+
+/* Return by how many bytes the headers after IP are further back than in an IPv4 frame. */
+uint32_t headers_shift(const struct frame *f);
+
+/* Return the source address of a frame of either family without a tag, and its ECN bits. */
+struct fpisa_address headers_from(const struct frame *f);
+uint32_t headers_ecn(const struct frame *f);
 
 /* Return the 16 bits at byte `at` of the frame. */
 uint32_t headers_be16(const struct frame *f, uint32_t at);

@@ -412,3 +412,45 @@ void mutate_repair(struct frame *f, bool ip, bool fpisa)
 	if (fpisa)
 		harness_hdr(f)->checksum = harness_hdr(&whole)->checksum;
 }
+
+void mutate_to_ipv6(struct vectors_rng *rng, struct frame *f, void (*widen)(struct fpisa_address *address))
+{
+	uint8_t *ip = f->data + FPISA_ETH_LEN, old[FPISA_IP_LEN];
+	struct fpisa_address from, to;
+	uint32_t label = vectors_below(rng, 1 << 20);
+
+	if (f->len < FPISA_OFFSET || f->len + 20 > FPISA_MAX_FRAME || get16(f->data + 12) != ETH_P_IP)
+		return;
+	memcpy(old, ip, sizeof(old));
+	insert(f, FPISA_ETH_LEN, 20);
+	put16(f->data + 12, ETH_P_IPV6);
+	ip[0] = (uint8_t)((old[0] == 0x45 ? 0x60 : old[0] & 0xf0) | old[1] >> 4);
+	ip[1] = (uint8_t)(old[1] << 4 | label >> 16);
+	put16(ip + 2, label & 0xffff);
+	put16(ip + 4, get16(old + 2) - FPISA_IP_LEN);
+	ip[6] = get16(old + 6) & 0x3fff ? IPPROTO_FRAGMENT : old[9];
+	ip[7] = old[8];
+	memcpy(&from.w[3], old + 12, 4);
+	memcpy(&to.w[3], old + 16, 4);
+	widen(&from);
+	widen(&to);
+	memcpy(ip + 8, &from, sizeof(from));
+	memcpy(ip + 24, &to, sizeof(to));
+}
+
+void mutate_ipv6(struct vectors_rng *rng, struct frame *f)
+{
+	static const uint8_t next[] = {0, 17, 43, 44, 50, 51, 58, 59, 60, 135, 139, 140};
+
+	switch (vectors_below(rng, 3)) {
+	case 0:
+		change(rng, f, FPISA_ETH_LEN + vectors_below(rng, FPISA_IPV6_LEN), 1, true);
+		break;
+	case 1:
+		if (f->len > FPISA_ETH_LEN + 6)
+			f->data[FPISA_ETH_LEN + 6] = next[vectors_below(rng, COUNT(next))];
+		break;
+	default:
+		truncate(rng, f);
+	}
+}

@@ -22,6 +22,15 @@ void mutate(struct vectors_rng *rng, struct frame *f, int times, char *names);
  */
 uint64_t mutate_factor(struct vectors_rng *rng, bool narrow);
 
+/*
+ * Turn a frame with an IPv4 header, which may be damaged, into one with the IPv6 header that has the same fields. A
+ * fragment gets the number of a fragment header. Set the upper bytes of both addresses with widen().
+ */
+void mutate_to_ipv6(struct vectors_rng *rng, struct frame *f, void (*widen)(struct fpisa_address *address));
+
+/* Damage the IPv6 header or cut the frame. */
+void mutate_ipv6(struct vectors_rng *rng, struct frame *f);
+
 /* Correct both checksums, as far as the frame's lengths allow. Either may be left out. */
 void mutate_repair(struct frame *f, bool ip, bool fpisa);
 

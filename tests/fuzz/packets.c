@@ -107,6 +107,13 @@ static void valid_hello(struct target *t)
 	harness_hello(&a.in, &t->job, t->id, rank, known + (kind == 0) - (kind == 1 && known > 1));
 }
 
+/* Give a.in the IPv6 header that frames of a job over IPv6 have. */
+static void widen_frame(const struct target *t)
+{
+	if (fpisa_is_ipv6(&t->job.address))
+		mutate_to_ipv6(&rng, &a.in, targets_widen_address);
+}
+
 static void tag(uint16_t type, uint32_t id)
 {
 	if (a.sent.len + FPISA_VLAN_LEN <= FPISA_MAX_FRAME)
@@ -162,6 +169,7 @@ static void case_busy(struct target *t)
 		lock = t->job.clz == FPISA_CLZ_LPM && vectors_below(&rng, 2) ? &targets_control->trie_state :
 									       &t->slot[a.key].lock;
 	}
+	widen_frame(t);
 	was = *lock;
 	*lock = 1;
 	targets_accept(t, a.key);
@@ -223,6 +231,12 @@ static void one_case(void)
 		repair = vectors_below(&rng, 8);
 		sum->repaired += repair < 4;
 		mutate_repair(&a.in, repair < 6, repair < 4);
+	}
+	if (vectors_below(&rng, 16))
+		widen_frame(t);
+	if (fpisa_is_ipv6(&t->job.address) && !vectors_below(&rng, 8)) {
+		strncat(a.mutations, " ipv6", MUTATE_NAMES - strlen(a.mutations) - 1);
+		mutate_ipv6(&rng, &a.in);
 	}
 	tag_frame(t);
 	checker_expect();
@@ -301,12 +315,13 @@ static int fuzz(uint64_t cases, uint64_t check_all)
 /*
  * Return whether a frame can provoke the verdict. No frame can provoke `internal`. No frame can provoke the verdicts of
  * the kernel's routes either, because ranks with a known port need no route. queries.c tests the verdicts of queries.
- * The fuzzer sends no two HELLOs in one frame, and no target has leaves, a parent or an IPv6 address.
+ * The fuzzer sends no two HELLOs in one frame and no ICMP message, and no target has leaves or a parent.
  */
 static bool provocable(unsigned int v)
 {
-	return (v < FPISA_V_rows_taken || v == FPISA_V_vlan || v == FPISA_V_qinq) && v != FPISA_V_internal &&
-	       v != FPISA_V_route && v != FPISA_V_unresolved && v != FPISA_V_forwarding && v != FPISA_V_pipeline;
+	return (v < FPISA_V_rows_taken || v == FPISA_V_vlan || v == FPISA_V_qinq || v == FPISA_V_extension) &&
+	       v != FPISA_V_internal && v != FPISA_V_route && v != FPISA_V_unresolved && v != FPISA_V_forwarding &&
+	       v != FPISA_V_pipeline;
 }
 
 /* Print the reasons that no frame has provoked. Return their number. */

@@ -199,7 +199,7 @@ bool checker_expect(void)
 	if (hdr)
 		a.t = target_of(hdr->job);
 	for_us = headers_to(&bare, &target[0].q.job.address);
-	a.verdict = headers_verdict(&bare, for_us, 0, &a.payload);
+	a.verdict = headers_verdict(&bare, for_us, for_us, 0, &a.payload);
 	if (a.verdict != FPISA_V_not_ours && a.verdict != FPISA_V_wrong_destination) {
 		/* No query in this program has a VLAN. */
 		if (tag >= 0) {

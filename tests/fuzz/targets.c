@@ -209,6 +209,24 @@ static int fill_trie(struct harness *h)
 	return 0;
 }
 
+void targets_widen_address(struct fpisa_address *address)
+{
+	static const uint8_t prefix[12] = {0x20, 1, 0xd, 0xb8, 0, 7, 0x80};
+
+	memcpy(address->b, prefix, sizeof(prefix));
+}
+
+static int give_ipv6(struct harness *h, struct target *t)
+{
+	static const uint8_t group[12] = {0xff, 0x15};
+
+	targets_widen_address(&t->job.address);
+	for (uint32_t r = 0; r < t->job.workers; r++)
+		targets_widen_address(&t->job.rank[r].addr);
+	memcpy(t->job.group.b, group, sizeof(group));
+	return bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_jobs), &t->id, &t->job, BPF_ANY) ? -errno : 0;
+}
+
 int targets_open(struct harness *h)
 {
 	uint32_t base = 8;
@@ -228,6 +246,9 @@ int targets_open(struct harness *h)
 		t->job.rounding = i & 1 ? FPISA_ROUND_NEAREST : FPISA_ROUND_DOWN;
 		base += 2 * t->job.window + 2;
 		harness_job(h, t->id, &t->job);
+		/* Give every fifth job IPv6 addresses, which end with those that the harness gave it. */
+		if (i % 5 == 3)
+			err = err ?: give_ipv6(h, t);
 	}
 	EACH_VIEW(v)
 		err = err ?: open_view(h, v);

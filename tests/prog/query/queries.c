@@ -49,6 +49,7 @@ void query_open(struct query *q, struct harness *h, unsigned int kind, uint32_t 
 	q->h = h;
 	q->job = (struct fpisa_job){.workers = workers + 1, .window = 1, .token = q->token};
 	harness_job(h, id, &q->job);
+	q->job.vlan = q->vlan;
 	q->job.kind = (__u8)kind;
 	q->job.format = given.form ? (__u8)given.form : FPISA_FORM_REAL;
 	q->job.query = (struct fpisa_query_parameters){

@@ -15,12 +15,13 @@ struct query {
 	struct fpisa_job job;
 	struct fpisa_query_config config;
 	uint64_t token;
+	uint16_t vlan;
 	uint32_t epoch; /* generation of the query's members */
 	int state_fd, counters_fd;
 };
 
 /*
- * Open a query with this number of workers, whose members have joined. The caller has set token, config.job, key_bytes,
+ * Open a query with this number of workers, whose members have joined. The caller has set token, vlan, config.job, key_bytes,
  * limit, flags and seed. It has set form unless values are reals, and filter_bytes and filter_mask for a filter.
  */
 void query_open(struct query *q, struct harness *h, unsigned int kind, uint32_t workers);

@@ -517,11 +517,62 @@ static void two_cpus_topn(void **state)
 	free(all);
 }
 
+/* Send 4 rows of a table of 3 keys in a frame with a tag of this type, or without one if `type` is 0. */
+static void send_tagged(struct frame *f, uint64_t sequence, uint16_t type, uint16_t id)
+{
+	uint8_t packed[4 * 8], *to = packed;
+
+	for (uint32_t i = 0; i < 4; i++)
+		to = query_pack(to, &q.config, (const uint64_t[FPISA_KEY_WORDS]){i}, 1, 1);
+	query_rows(f, &q, 0, sequence, 4, packed, false);
+	if (type)
+		harness_tag(f, type, id);
+	harness_run(harness, f);
+}
+
+/* Check that a query with a VLAN ID takes only frames with its tag, and that its answers have the tag. */
+static void tags(void **state)
+{
+	uint64_t vlan, qinq;
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	for (token = 0; token < 2; token++) {
+		q = (struct query){.token = token,
+				   .vlan = 7,
+				   .config = {.job = JOB, .key_bytes = 4, .limit = 3, .seed = vectors_next(&rng)}};
+		query_open(&q, harness, FPISA_QUERY_TABLE, WORKERS);
+		send_tagged(&f, 1, 0x8100, 7);
+		assert_int_equal(f.vlan, 7);
+		expect(&f, FPISA_TYPE_ROWS, 1);
+		expect_to(&f, MASTER, 32);
+		query_frame(&f, &q, FPISA_TYPE_ACK, MASTER, 1, 0, 0, NULL);
+		harness_tag(&f, 0x8100, 7);
+		harness_run(harness, &f);
+		assert_int_equal(f.vlan, 7);
+		expect_to(&f, 0, 0);
+		vlan = harness_verdict(harness, JOB, FPISA_V_vlan);
+		qinq = harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_qinq);
+		send_tagged(&f, 2, 0, 0);
+		assert_int_equal(f.action, XDP_PASS);
+		send_tagged(&f, 2, 0x8100, 8);
+		assert_int_equal(f.action, XDP_PASS);
+		send_tagged(&f, 2, 0x88a8, 7);
+		assert_int_equal(f.action, XDP_PASS);
+		assert_int_equal(harness_verdict(harness, JOB, FPISA_V_vlan), vlan + 2);
+		assert_int_equal(harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_qinq), qinq + 1);
+		query_close(&q);
+	}
+	token = 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_table), cmocka_unit_test(echoes),   cmocka_unit_test(an_epoch),
 		cmocka_unit_test(refused), cmocka_unit_test(two_cpus), cmocka_unit_test(two_cpus_topn),
+		cmocka_unit_test(tags),
 	};
 
 	rng.state = vectors_seed();
