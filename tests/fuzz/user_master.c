@@ -185,7 +185,7 @@ static size_t put_text(uint8_t *to, const char *text)
 
 static const char *any_value(const struct fpisa_column *c)
 {
-	static const char *const values[][4] = {
+	static const char *const texts[][4] = {
 		[FPISA_COLUMN_REAL] = {"1.5", "-1e30", "nan", ".5"},
 		[FPISA_COLUMN_DOUBLE] = {"2", "1e-310", "-inf", "+7."},
 		[FPISA_COLUMN_INT32] = {"1", "-2147483648", "007", "+9"},
@@ -195,7 +195,7 @@ static const char *any_value(const struct fpisa_column *c)
 	};
 	uint8_t which = input_byte(&in);
 
-	return which & 0x80 && !c->not_null ? NULL : values[c->type][which & 3];
+	return which & 0x80 && !c->not_null ? NULL : texts[c->type][which & 3];
 }
 
 static size_t records(uint8_t *to, size_t rows)
