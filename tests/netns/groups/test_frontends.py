@@ -10,10 +10,9 @@ import pytest
 
 import mpi as mpis
 from lab import BUILD, LIBRARY, TOP
-from test_registration import site  # noqa: F401
+from test_registration import over_both, site  # noqa: F401
 from training import outputs
 
-MANAGER = "10.98.0.1"
 RANKS = 3
 SOURCES = os.path.join(TOP, "tests", "mpi")
 TORCH = os.path.join(BUILD, "torch")
@@ -36,6 +35,7 @@ def check_parts(net, before):
         assert chunk / sum(chunks) == pytest.approx(weight / sum(WEIGHTS), rel=0.05), chunks
 
 
+@over_both
 @pytest.mark.parametrize("mpi", ["openmpi", pytest.param("mpich", marks=pytest.mark.long)])
 def test_mpi(weighted, mpi, tmp_path):
     """In a sweep over types and counts every value is right. Additions with rounding would give the sweep's doubles a different sum in each
@@ -44,7 +44,7 @@ def test_mpi(weighted, mpi, tmp_path):
     if why:
         pytest.skip(why)
     net, folder = weighted.net, str(tmp_path)
-    env = {"FPISA_MANAGER": MANAGER, "FPISA_KEY": weighted.key, "FPISA_MIN_BYTES": 0}
+    env = {"FPISA_MANAGER": net.address, "FPISA_KEY": weighted.key, "FPISA_MIN_BYTES": 0}
     before = net.results()
     out, err = mpis.run(net.worker[0], mpi, RANKS, folder, mpis.compiled(mpi, os.path.join(SOURCES, "sweep.c"), folder), **env)
     assert json.loads(out)["checked"] > 800 and "fpisa: " not in err, err
@@ -57,8 +57,8 @@ def test_mpi(weighted, mpi, tmp_path):
 def train(site):  # noqa: F811
     """Return the digest of the weights, after checking that all ranks have the same."""
     net = site.net
-    env = {**os.environ, "PYTHONPATH": TORCH, "FPISA_LIBRARY": LIBRARY, "FPISA_MANAGER": MANAGER, "FPISA_KEY": site.key, "WORLD_SIZE": str(RANKS),
-           "MASTER_ADDR": "10.98.0.11", "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, "PYTHONPATH": TORCH, "FPISA_LIBRARY": LIBRARY, "FPISA_MANAGER": net.address, "FPISA_KEY": site.key, "WORLD_SIZE": str(RANKS),
+           "MASTER_ADDR": f"{net.subnet}11", "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
     ranks = [w.spawn(sys.executable, "-B", EXAMPLE, "--steps", 8, "--mode", "exact", env={**env, "RANK": str(r)}) for r, w in enumerate(net.worker)]
     digests = {re.search(r"rank \d: loss \S+ -> \S+, weights (\w+)", out)[1] for out in outputs(ranks)}
     assert len(digests) == 1
@@ -66,6 +66,7 @@ def train(site):  # noqa: F811
     return digests
 
 
+@over_both
 @pytest.mark.long
 @pytest.mark.skipif(not os.path.exists(os.path.join(TORCH, "built")), reason="build/torch is not there; make test installs what it needs")
 def test_torch(weighted):

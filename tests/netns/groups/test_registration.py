@@ -17,19 +17,23 @@ from lab import FPISA, PIN, children, end, wait_until
 
 EHOSTDOWN = 112
 WORKERS, OTHERS = 3, 2
+over_both = pytest.mark.parametrize("site", ["IPv4", "IPv6"], indirect=True)
 PINS = f"/run/registered-{os.getpid()}"  # a BPF filesystem for the other aggregators
 COUNT = 100_000
 FRAME_BITS = 8 * 1142  # bits of a frame on the wire
 
 
 class Site(Switched):
-    """The manager and an aggregator at 10.98.0.1, more aggregators at .2 and .3, and workers from .11 on."""
+    """The manager and an aggregator at 10.98.0.1, more aggregators at .2 and .3, and workers from .11 on. Over IPv6 2001:db8:98:: stands
+    for 10.98.0."""
 
-    def __init__(self):
+    def __init__(self, ipv6=False):
         super().__init__()
-        self.agg = self.host("10.98.0.1", "m0")
-        self.other = [self.host(f"10.98.0.{i + 2}", f"a{i}") for i in range(OTHERS)]
-        self.worker = [self.host(f"10.98.0.{r + 11}", f"w{r}") for r in range(WORKERS)]
+        self.subnet = "2001:db8:98::" if ipv6 else "10.98.0."
+        self.address = f"{self.subnet}1"
+        self.agg = self.host(self.address, "m0")
+        self.other = [self.host(f"{self.subnet}{i + 2}", f"a{i}") for i in range(OTHERS)]
+        self.worker = [self.host(f"{self.subnet}{r + 11}", f"w{r}") for r in range(WORKERS)]
         self.fpisa("load", "eth0")
         for i in range(OTHERS):
             self.at(i, "load", "eth0")
@@ -53,18 +57,16 @@ class Several(Groups):
         super().__init__(*args, **more)
         self.agents = {}
 
-    def start(self, *args, **more):
-        return super().start(*args, address="10.98.0.1", **more)
-
     def register(self, i, *options, key="aggs", lines=(), wait=True):
         config = os.path.join(self.folder, f"agent{i}.conf")
         with open(config, "w") as f:
             f.write("\n".join(["[manager]", f"key-file = {os.path.join(self.folder, key)}", *lines]) + "\n")
-        agent = self.net.other[i].spawn(FPISA, "serve", "--manager", "10.98.0.1", *options, "--pin", f"{PINS}/{i}", config)
+        agent = self.net.other[i].spawn(FPISA, "serve", "--manager", self.net.address, *options, "--pin", f"{PINS}/{i}", config)
         self.agents[i] = agent
         if wait:
             said = agent.stdout.readline()
-            assert said.startswith(f"aggregator 10.98.0.{i + 2}:"), said + agent.stderr.read()
+            name = f"{self.net.subnet}{i + 2}"
+            assert said.startswith(f"aggregator [{name}]:" if ":" in name else f"aggregator {name}:"), said + agent.stderr.read()
         return agent
 
     def close(self):
@@ -74,9 +76,9 @@ class Several(Groups):
 
 
 @pytest.fixture
-def site(bpffs, tmp_path):
+def site(bpffs, tmp_path, request):
     with pins(PINS):
-        net = Site()
+        net = Site(ipv6=getattr(request, "param", None) == "IPv6")
         several = Several(net, str(tmp_path), "aggregator-keys = aggs")
         net.fpisa("key", "new", "aggs", several.key)
         # The agents' file has only the agents' key. The workers' file has both keys, and a rank uses the last key.
@@ -123,11 +125,12 @@ def sum_with_shares(site, name):
     return [a["address"] for a in shares]
 
 
+@over_both
 def test_shares(site):
     """Each of three aggregators adds a third, without a change to the program, and keeps no state afterwards."""
     for i in range(OTHERS):
         site.register(i)
-    assert set(site.net.registered()) == {"10.98.0.2", "10.98.0.3"}
+    assert set(site.net.registered()) == {f"{site.net.subnet}{n}" for n in (2, 3)}
     before = site.net.results()
     for rank in sums(site, "g"):
         answer = rank.line()
@@ -207,6 +210,7 @@ def test_limits_of_its_own(site):
         wait_until("its end", lambda: not site.net.registered(), 5)
 
 
+@over_both
 def test_one_dies(site):
     """If an aggregator is killed in the middle of a call, all ranks get an error that names it within a second, and the next group uses the
     others."""
@@ -215,16 +219,16 @@ def test_one_dies(site):
     began = time.monotonic()
     for rank in ranks:
         answer = rank.line()
-        assert answer["rc"] == -EHOSTDOWN and "aggregator 10.98.0.3 is gone: its process ended" in answer["error"], answer
+        assert answer["rc"] == -EHOSTDOWN and f"aggregator {site.net.subnet}3 is gone: its process ended" in answer["error"], answer
     assert time.monotonic() - began < 1
     for rank in ranks:
         rank.end()
-    assert set(site.net.registered()) == {"10.98.0.2"}
-    assert sum_with_shares(site, "g") == ["10.98.0.1", "10.98.0.2"]
+    assert set(site.net.registered()) == {f"{site.net.subnet}2"}
+    assert sum_with_shares(site, "g") == [f"{site.net.subnet}{n}" for n in (1, 2)]
     # The agent starts again, and gets its share again.
     end(site.agents[1])
     site.register(1)
-    assert sum_with_shares(site, "h") == ["10.98.0.1", "10.98.0.2", "10.98.0.3"]
+    assert sum_with_shares(site, "h") == [f"{site.net.subnet}{n}" for n in (1, 2, 3)]
 
 
 def test_one_is_unloaded(site):
