@@ -86,6 +86,31 @@ def test_having(worker):
         assert status == 0 and {int(line.split(",")[0]) for line in out.splitlines()[1:]} == want, (name, comparison, constant, err)
 
 
+def decimal_text(n, scale):
+    """Return n x 10^-scale with all of its digits."""
+    digits = f"{abs(n):0{scale + 1}}"
+    return "-" * (n < 0) + digits[:len(digits) - scale] + f".{digits[len(digits) - scale:]}" * (scale > 0)
+
+
+@pytest.mark.parametrize("type, digits, scale", [("int64", 18, 0), ("decimal(18,4)", 18, 4), ("decimal(38,10)", 38, 10)])
+def test_having_digits(worker, type, digits, scale):
+    """Aggregates of integers and decimals are compared by all of their digits, also those that a double does not hold."""
+    rng = random.Random(draw_seed())
+    rows = [(k, rng.choice((-1, 1)) * ((10 ** (digits - 1) + rng.randrange(3)) // 10 ** rng.choice((0, 0, digits // 2, digits))))
+            for k in range(40) for _ in range(k % 3 + 1)]
+    worker.table(f"digits{digits}_{scale}", ["k int32 not null", f"v {type} not null"], [(k, decimal_text(v, scale)) for k, v in rows])
+    groups = {k: [v for of, v in rows if of == k] for k in range(40)}
+    for _ in range(30):
+        name, of = rng.choice([("sum", sum), ("min", min), ("max", max)])
+        aggregates = {k: 1000 * of(v) for k, v in groups.items()}
+        constant = rng.choice(list(aggregates.values())) + rng.choice((-1000, -1, 0, 0, 1, 1000))
+        comparison = rng.choice(list(COMPARISONS))
+        status, out, err = ask(worker, "--by", "k", "--value", "v", "--having", name + comparison + decimal_text(constant, scale + 3),
+                               table=f"digits{digits}_{scale}")
+        want = {k for k, x in aggregates.items() if COMPARISONS[comparison](x, constant)}
+        assert status == 0 and {int(line.split(",")[0]) for line in out.splitlines()[1:]} == want, (name, comparison, constant, err)
+
+
 def test_having_specials(worker):
     """NaN is greater than all numbers, infinities are numbers, and a group without values satisfies no comparison."""
     rows = [(1, math.nan), (2, math.inf), (3, -math.inf), (4, None), (5, 1e-45)]

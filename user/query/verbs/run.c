@@ -85,6 +85,7 @@ struct having {
 	char column[8];
 	char comparison[3]; /* "" keeps all rows */
 	double number;
+	const char *digits; /* the number as [+-]DIGITS[.DIGITS]; NULL if it is written in another way */
 };
 
 struct asked {
@@ -110,6 +111,9 @@ static int parse_having(const char *text, struct having *h)
 	if (!*h->column || !k || k > 2 || end == text + n + k || *end || isnan(h->number))
 		return refuse(BAD_USAGE,
 			      "--having: '%s' is not one of " AGGREGATES ", then <, <=, =, >= or >, and a number", text);
+	h->digits = text + n + k;
+	if (h->digits[strspn(h->digits, "+-.0123456789")])
+		h->digits = NULL;
 	memcpy(h->comparison, text + n, k);
 	for (const char *const *c = (const char *const[]){"<", "<=", "=", ">=", ">", NULL}; *c; c++)
 		if (!strcmp(*c, h->comparison))
@@ -257,10 +261,73 @@ static int check(const struct asked *a)
 
 /* -- rows ------------------------------------------------------------------------ */
 
+/* The digits of a number before the point and after it, without zeros that do not change its value. */
+struct digits {
+	const char *whole, *rest;
+	size_t n_whole, n_rest;
+	bool negative; /* false for zero */
+};
+
+static struct digits digits_of(const char *text)
+{
+	struct digits d;
+
+	d.negative = *text == '-';
+	text += *text == '-' || *text == '+';
+	d.whole = text + strspn(text, "0");
+	d.n_whole = strspn(d.whole, "0123456789");
+	d.rest = d.whole + d.n_whole;
+	d.rest += *d.rest == '.';
+	d.n_rest = strlen(d.rest);
+	while (d.n_rest && d.rest[d.n_rest - 1] == '0')
+		d.n_rest--;
+	d.negative &= d.n_whole || d.n_rest;
+	return d;
+}
+
+static int order_of(size_t a, size_t b)
+{
+	return a < b ? -1 : a > b;
+}
+
+/* Compare two numbers [+-]DIGITS[.DIGITS] by all of their digits, as strcmp() does. */
+static int compare_digits(const char *a, const char *b)
+{
+	const struct digits x = digits_of(a), y = digits_of(b);
+	int order = order_of(x.n_whole, y.n_whole);
+
+	if (x.negative != y.negative)
+		return x.negative ? -1 : 1;
+	if (!order)
+		order = memcmp(x.whole, y.whole, x.n_whole);
+	if (!order)
+		order = memcmp(x.rest, y.rest, x.n_rest < y.n_rest ? x.n_rest : y.n_rest);
+	if (!order)
+		order = order_of(x.n_rest, y.n_rest);
+	return x.negative ? -order : order;
+}
+
+/* Compare an aggregate with the number of --having, as strcmp() does. NaN is greater than all other values. */
+static int compare(const struct having *h, uint32_t type, const char *text)
+{
+	double x;
+
+	if (h->digits && type != FPISA_COLUMN_REAL && type != FPISA_COLUMN_DOUBLE)
+		return compare_digits(text, h->digits);
+	/*
+	 * The digits of a real identify its value only when they are parsed as a real. The number of --having is a
+	 * double, as in --where.
+	 */
+	x = type == FPISA_COLUMN_REAL ? (double)strtof(text, NULL) : strtod(text, NULL);
+	if (isnan(x))
+		return 1;
+	return x < h->number ? -1 : x > h->number;
+}
+
 static bool stays(const struct having *h, const struct fpisa_query_column *c, uint32_t n, const char *const *row)
 {
 	uint32_t i = n;
-	double x;
+	int order;
 
 	if (!*h->comparison)
 		return true;
@@ -269,16 +336,8 @@ static bool stays(const struct having *h, const struct fpisa_query_column *c, ui
 		i--;
 	if (!row[i - 1])
 		return false;
-	/*
-	 * The digits of a real identify its value only when they are parsed as a real. The number of --having is a
-	 * double, as in --where.
-	 */
-	x = c[i - 1].type == FPISA_COLUMN_REAL ? (double)strtof(row[i - 1], NULL) : strtod(row[i - 1], NULL);
-	/* NaN is greater than all other values. */
-	if (isnan(x))
-		return *h->comparison == '>';
-	return (x < h->number && *h->comparison == '<') || (x > h->number && *h->comparison == '>') ||
-	       (x == h->number && strchr(h->comparison, '='));
+	order = compare(h, c[i - 1].type, row[i - 1]);
+	return strchr(h->comparison, order < 0 ? '<' : order > 0 ? '>' : '=');
 }
 
 static void print_field(const char *text)
