@@ -148,8 +148,8 @@ def test_fanout_of_a_group(groups, manager, group, has):
 @over_both
 def test_port_that_is_taken(groups):
     g = groups(2, "udp-ports = 20000-20100")
-    with g.net.worker[1].socket() as s:
-        s.bind(("0.0.0.0", 20000))
+    with g.net.worker[1].socket(ipv6=True) as s:
+        s.bind(("::", 20000))
         ranks = g.group("train", range(2), {"sum": "float32"}, hold=True)
         check_sums(ranks, 2, "float32")
     members = g.net.json("job", "show", g.jobs()[0]["job"])["members"]
