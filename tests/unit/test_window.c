@@ -254,6 +254,31 @@ static void later_chunks_overtake(void **state)
 }
 
 /*
+ * Lose all frames in flight, as a full queue does. Once the retransmission of the first chunk is answered, the others
+ * are sent again after a round trip. If each waited for a timeout, the call would take a timeout for each chunk.
+ */
+static void silence_ends(void **state)
+{
+	struct fpisa_request r = {.chunks = 4, .left = 4};
+	const struct fpisa_answer again = {.ours = 1, .retransmit = 1};
+	struct fpisa_flight flight;
+	struct fpisa_window w = {};
+	uint64_t sent_ns;
+
+	(void)state;
+	begin_window(&w, &flight, &r);
+	fpisa_rto_sample(&w.rto, 8 * MS);
+	sent_ns = 1000 * MS + w.rto.rto_ns;
+	fpisa_window_move(fpisa_window_slot_of(&w, 0), &w.ready);
+	fpisa_window_sent(&w, fpisa_window_slot_of(&w, 0), sent_ns);
+	answer(&w, 0, &again, sent_ns + 1 * MS);
+	fpisa_window_expire(&w, sent_ns + 1 * MS);
+	for (uint32_t i = 1; i < 4; i++)
+		assert_ptr_equal(fpisa_window_slot_of(&w, i)->queue, &w.ready);
+	free(w.slot);
+}
+
+/*
  * Check that a rank soon sends again if a result says that its contribution to the previous chunk is lost. Other
  * contributions wait for a timeout.
  */
@@ -353,15 +378,11 @@ static void different_receivers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(wide_receiver),
-		cmocka_unit_test(narrow_receiver),
-		cmocka_unit_test(narrow_path),
-		cmocka_unit_test(queue_is_not_loss),
-		cmocka_unit_test(different_receivers),
-		cmocka_unit_test(late_result_keeps_the_order),
-		cmocka_unit_test(later_chunks_overtake),
-		cmocka_unit_test(told_of_a_loss),
-		cmocka_unit_test(marks_halve_once_a_round_trip),
+		cmocka_unit_test(wide_receiver),	 cmocka_unit_test(narrow_receiver),
+		cmocka_unit_test(narrow_path),		 cmocka_unit_test(queue_is_not_loss),
+		cmocka_unit_test(different_receivers),	 cmocka_unit_test(late_result_keeps_the_order),
+		cmocka_unit_test(later_chunks_overtake), cmocka_unit_test(silence_ends),
+		cmocka_unit_test(told_of_a_loss),	 cmocka_unit_test(marks_halve_once_a_round_trip),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -226,6 +226,17 @@ static int answers_retransmission(const struct fpisa_window_slot *slot, const st
 }
 
 /*
+ * Return whether the result answers a retransmission that left after a timeout without any result. If so, all frames
+ * that left before the retransmission are lost, as in RACK (RFC 8985). Otherwise each of them would take a timeout.
+ */
+static int ends_silence(const struct fpisa_window *w, const struct fpisa_window_slot *slot, const struct fpisa_answer *a)
+{
+	uint64_t since_ns = slot->first_ns > w->result_ns ? slot->first_ns : w->result_ns;
+
+	return a->ours && answers_retransmission(slot, a) && slot->sent_ns >= since_ns + w->rto.rto_ns;
+}
+
+/*
  * Return the round trip of a chunk, or 0 if it is unknown. If another rank completed the round, the round trip contains
  * a wait for that rank. The timeout must cover this wait too, unless the wait was a timeout of the other rank, because
  * estimates from timeouts would increase each other.
@@ -294,7 +305,7 @@ void fpisa_window_answered(struct fpisa_window *w, struct fpisa_window_slot *slo
 		fpisa_congestion_halve(c, slot->sent_ns, now);
 	if (a->lost_ours || a->lost_others)
 		told_lost(w, slot, a, now);
-	heard(w, slot->first_ns, now);
+	heard(w, ends_silence(w, slot, a) ? slot->sent_ns : slot->first_ns, now);
 	fpisa_congestion_result(c, rtt_ns, w->base.ns, a->ours || a->unknown, now);
 	go_on(w, slot);
 }
