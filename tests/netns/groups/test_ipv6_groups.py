@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Groups over IPv6: what is different from IPv4. The tests marked `over_both` of the other files run over IPv6 too."""
+import os
+import re
 import socket
+import sys
 
 import pytest
 
-from lab import ADDRESS, FPISA, PORT
+from lab import ADDRESS, ADDRESS6, FPISA, HERE, PORT, TOP
 
 EACCES, EINVAL = 13, 22
 SUM = {"sum": "float32"}
@@ -115,3 +118,14 @@ def test_connections_of_one_network(groups):
             patient.recv(1)  # the manager has ended other connections
         for s in silent:
             s.close()
+
+
+@pytest.mark.parametrize("config", [(), (f"listen = {ADDRESS6}",)], ids=["everywhere", "there"])
+@over_ipv6
+def test_unit_has_the_address_families_it_needs(groups, config):
+    """The manager also listens on IPv6, and reaches ranks there, in the address families that its unit permits."""
+    with open(os.path.join(TOP, "user", "system", "fpisa-manager.service.in")) as f:
+        families, = re.findall("^RestrictAddressFamilies=(.*)$", f.read(), re.M)
+    g = groups(2, *config, serve=False)
+    g.serve(sys.executable, os.path.join(HERE, "families.py"), families)
+    right(g.group("train", range(2), SUM, hold=True))
