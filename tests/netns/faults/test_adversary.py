@@ -20,7 +20,7 @@ from independent_query import ACK, GROUPS, ROWS
 from lab import ADDRESS, COMMAND_S, INDEPENDENT_CLIENT, PIN, PORT, draw_seed, wait_until
 from queries import Queries
 
-ETH_P_IP = 0x0800
+ETH_P_IP, ETH_P_IPV6 = 0x0800, 0x86dd
 MISMATCH, SECRET = 26, 32  # reasons in ERROR frames
 SUM = 1
 COUNT, CHUNK = 4096, 256  # elements of the attacked call, and of its chunks
@@ -33,12 +33,15 @@ def inet_sum(data):
 
 
 class Adversary(threading.Thread):
-    """A host with a raw socket on eth0. It sends given frames repeatedly, and keeps the frames that it receives."""
+    """A host with a raw socket on eth0. It sends given frames repeatedly, and keeps the frames that it receives. It has no part in the job at
+    `address`. Frames over IPv6 are kept without the last 20 bytes of their IPv6 header, so that all frames have the same offsets."""
 
-    def __init__(self, host, gateway_mac):
+    def __init__(self, host, gateway_mac, address=ADDRESS):
         super().__init__(daemon=True)
+        self.address, self.ipv6 = address, ":" in address
+        self.type = ETH_P_IPV6 if self.ipv6 else ETH_P_IP
         with host.entered():
-            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_IP))
+            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(self.type))
             self.socket.bind(("eth0", 0))
         self.mac = self.socket.getsockname()[4]
         self.gateway_mac = gateway_mac
@@ -50,12 +53,17 @@ class Adversary(threading.Thread):
                              socket.inet_aton(source), socket.inet_aton(destination))
         return header[:10] + struct.pack(">H", inet_sum(header)) + header[12:] + payload
 
+    @staticmethod
+    def ip6(source, destination, protocol, payload):
+        return struct.pack(">IHBB", 6 << 28, len(payload), protocol, 64) + \
+            b"".join(socket.inet_pton(socket.AF_INET6, a) for a in (source, destination)) + payload
+
     def frame(self, source, header, payload, checked=True):
         """Make a frame whose source address is `source`, which is not the address of this host."""
         datagram = header.datagram(payload, checked)
         udp = struct.pack(">HHHH", PORT, PORT, 8 + len(datagram), 0)
-        return (self.gateway_mac + self.mac + struct.pack(">H", ETH_P_IP) +
-                self.ip(source, ADDRESS, socket.IPPROTO_UDP, udp + datagram))
+        ip = self.ip6 if self.ipv6 else self.ip
+        return self.gateway_mac + self.mac + struct.pack(">H", self.type) + ip(source, self.address, socket.IPPROTO_UDP, udp + datagram)
 
     def run(self):
         self.socket.settimeout(0.01)
@@ -68,6 +76,7 @@ class Adversary(threading.Thread):
                     f = self.socket.recv(65536)
                 except TimeoutError:
                     continue
+                f = f[:34] + f[54:] if self.ipv6 else f
                 if f[:6] != self.gateway_mac and f[42:44] == b"FP":
                     self.heard.append(f)
 
@@ -96,6 +105,7 @@ def adds(adversary, victims, job, generation, chunks, secrets):
                                                      secret=secret), payload)
 
 
+@pytest.mark.families(spread=True)
 @pytest.mark.parametrize("fanout, bridge", [("unicast", False), ("multicast", False), ("multicast", True),
                                             ("unicast", True)])
 def test_no_member(lab, fanout, bridge):
@@ -110,7 +120,7 @@ def test_no_member(lab, fanout, bridge):
     step = {"count": count, "kind": "integers"}
     procs = [net.start(r, 1, {"sleep": 0.5}, step, step, timeout_ms=20000) for r in range(2)]  # the attack has begun before the calls
     generation = wait_until("a generation", lambda: net.json("job", "show", 1)["generation"])
-    adversary = Adversary(net.worker[2], net.agg.mac("p0" if bridge else "p2"))
+    adversary = Adversary(net.worker[2], net.agg.mac("p0" if bridge else "p2"), net.address)
     adversary.frames = [f for v in victims for f in hellos(adversary, v, 1, rng)]
     adversary.frames += adds(adversary, victims, 1, generation, range(0, 800, 97), (0, rng.getrandbits(64)))
     adversary.start()
@@ -133,12 +143,13 @@ def test_no_member(lab, fanout, bridge):
     net.check_sum(1, 1000, ranks=[0, 1])
 
 
+@pytest.mark.families()
 def test_tokens_are_not_told(lab):
     """Multicast frames do not contain the token or cookies, and no two frames have the same tag."""
     net = lab(workers=3, bridge=True)
     net.load()
     net.add_job(1, "--token", "5eadbeefcafe0001", workers=net.addresses[:2])
-    adversary = Adversary(net.worker[2], net.agg.mac("p0"))
+    adversary = Adversary(net.worker[2], net.agg.mac("p0"), net.address)
     adversary.start()
     net.check_sum(1, 30000, ranks=[0, 1], token=0x5eadbeefcafe0001)
     wait_until("results", lambda: sum(f[45] == RESULT for f in adversary.heard) > 50)

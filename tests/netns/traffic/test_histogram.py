@@ -40,6 +40,7 @@ def exponent(x):
     return x.numerator.bit_length() - x.denominator.bit_length()
 
 
+@pytest.mark.families(spread=True)
 @pytest.mark.parametrize("pipeline", ["fused", "staged"])
 def test_histogram_is_what_python_computes(lab, pipeline):
     """The histogram of a job of two workers equals Python's. bpftool reads the same from the map, where bucket b is 2^(b - 150)."""
