@@ -43,7 +43,7 @@ def waits(call):
 AT_ONCE = [
     (b"GET / HTTP/1.0\r\n\r\n", NONE), (bytes(10**6), NONE), (b"F" + bytes(10**6), NONE),
     (b"\x16" + bytes(1000), b"the manager has no keys"),
-    *((message(JOIN, version=v), b"has another version of the protocol") for v in (1, 9)),
+    *((message(JOIN, version=v), b"has another version of the protocol") for v in (2, 9)),
     *((message(kind), NONE) for kind in (0, FAILED, WAITS, 9, JOINED, JOB, 65535)),
     (message(JOIN, join(b"a")[16:], number=1), NONE), (join(b""), NONE), (join(b"a b"), NONE), (join(b"a\0b"), NONE),
     (join(b"x" * 64), NONE), (join(b"a", 0), NONE), (join(b"a", 65), NONE), (join(b"a", 2, 2), NONE),

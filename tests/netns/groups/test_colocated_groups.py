@@ -17,19 +17,26 @@ SUM = {"sum": "float32", "count": COUNT}
 
 
 class Hosts(Switched):
-    """Hosts from 10.98.0.11 on. The first host is the manager."""
+    """Hosts from 10.98.0.11 on. The first host is the manager. Over IPv6 2001:db8:98:: stands for 10.98.0."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, ipv6=False):
         super().__init__()
+        self.subnet = "2001:db8:98::" if ipv6 else "10.98.0."
+        self.address = f"{self.subnet}11"
         self.folder, self.ranks = folder, []
-        self.worker = [self.host(f"10.98.0.{i + 11}", f"w{i}") for i in range(HOSTS)]
+        self.worker = [self.host(f"{self.subnet}{i + 11}", f"w{i}") for i in range(HOSTS)]
         self.agg, self.agents = self.worker[0], [None] * HOSTS
         self.key, self.config = os.path.join(folder, "keys"), os.path.join(folder, "fpisa.conf")
         self.fpisa("key", "new", "train", self.key)
         with open(self.config, "w") as f:
-            f.write(f"[manager]\nkey-file = {self.key}\naggregator-keys = train\nmanager = {FIRST}\ncolocated = eth0\n")
+            f.write(f"[manager]\nkey-file = {self.key}\naggregator-keys = train\nmanager = {self.address}\ncolocated = eth0\n")
         for host in self.worker:
             host.ip("link set lo up")
+
+    def place(self, i):
+        """Return the address of host i as it stands before a port."""
+        address = f"{self.subnet}{i + 11}"
+        return f"[{address}]" if ":" in address else address
 
     def pin(self, i):
         return f"{PINS}/{i}" if i else PIN
@@ -47,7 +54,7 @@ class Hosts(Switched):
     def start(self, *steps):
         """Start a rank of one group on each host."""
         plan = json.dumps({"options": {"key_file": self.key, "join_timeout_ms": 20000}, "steps": steps, "hold": True})
-        ranks = [Rank(w.spawn("/usr/bin/python3", "-B", MEMBER, LIBRARY, FIRST, "g", r, HOSTS, plan)) for r, w in enumerate(self.worker)]
+        ranks = [Rank(w.spawn("/usr/bin/python3", "-B", MEMBER, LIBRARY, self.address, "g", r, HOSTS, plan)) for r, w in enumerate(self.worker)]
         self.ranks += ranks
         for rank in ranks:
             answer = rank.line()
@@ -75,21 +82,22 @@ class Hosts(Switched):
 
 
 @pytest.fixture
-def hosts(bpffs, tmp_path):
+def hosts(bpffs, tmp_path, request):
     with pins(PINS):
-        net = Hosts(str(tmp_path))
+        net = Hosts(str(tmp_path), ipv6=getattr(request, "param", None) == "IPv6")
         try:
             yield net
         finally:
             net.close()
 
 
+@pytest.mark.parametrize("hosts", ["IPv4", "IPv6"], indirect=True)
 def test_four_hosts(hosts):
     """All hosts have the same configuration file, which names the manager. Each host adds a quarter of each call."""
     for i in range(HOSTS):
         assert hosts.serve(i) == f"loaded on eth0 and lo in generic mode; fpisa unload --pin {hosts.pin(i)} removes it\n"
         said = hosts.agents[i].stdout.readline()
-        assert said.startswith("serving groups" if not i else f"aggregator 10.98.0.{i + 11}:"), said
+        assert said.startswith(f"aggregator {hosts.place(i)}:" if i else "serving groups"), said
     assert len(hosts.registered()) == HOSTS - 1
     ranks = hosts.start(SUM, SUM, SUM)
     for rank in ranks:
@@ -104,7 +112,7 @@ def test_four_hosts(hosts):
     # After a restart, `fpisa serve` uses the datapath that is already loaded.
     wait_until("the end of the group", lambda: not hosts.json("group", "list"), 10)
     end(hosts.agents[3])
-    assert hosts.serve(3).startswith("aggregator 10.98.0.14:")
+    assert hosts.serve(3).startswith(f"aggregator {hosts.place(3)}:")
     for i in (0, 3):
         found = examine(hosts.worker[i], "--config", hosts.config, "--pin", hosts.pin(i))
         assert not [f for (subject, _), f in bad(found).items() if subject == "manager"], found
