@@ -80,15 +80,15 @@ static void measure_size(void *arg, int control)
 	_exit(rc ? 1 : 0);
 }
 
-static int parse_option(struct bench *b, struct sizes *sizes, int opt, char *text)
+static int parse_option(struct bench *b, struct sizes *sizes, const struct option *option, char *text)
 {
 	struct plan *p = &b->plan;
 	uint64_t n = 0;
 	int rc = 0;
 
-	if (!strchr(b->what->options, opt))
-		return refuse(-1, "contenders %s does not support one of the options; see the usage", b->what->name);
-	switch (opt) {
+	if (!strchr(b->what->options, option->val))
+		return refuse(-1, "contenders %s: --%s is not supported; see the usage", b->what->name, option->name);
+	switch (option->val) {
 	case 'w':
 		rc = parse_number("--workers", text, b->what->stars > 1 ? 2 : 1, PROCESSES_MAX, &n);
 		p->workers = (uint32_t)n;
@@ -151,10 +151,10 @@ static int parse(struct bench *b, struct sizes *sizes, int argc, char **argv)
 						{"progress", 0, NULL, 'p'},
 						{"help", 0, NULL, 'h'},
 						{0}};
-	int opt;
+	int opt, at = 0;
 
-	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1)
-		if (opt == '?' || parse_option(b, sizes, opt, optarg)) {
+	while ((opt = getopt_long(argc, argv, "", options, &at)) != -1)
+		if (opt == '?' || parse_option(b, sizes, &options[at], optarg)) {
 			fputs(b->what->usage, stderr);
 			return -1;
 		}

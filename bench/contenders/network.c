@@ -70,7 +70,7 @@ pid_t wire_poll(const char *dev)
 {
 	int err = lab_gro_on(dev) ?: lab_tso_off(dev);
 
-	return err ? fail(err, NULL, "%s: switch GRO on and TSO off", dev) : napi_thread(dev);
+	return err ? fail(err, NULL, "%s: cannot turn GRO on and TSO off", dev) : napi_thread(dev);
 }
 
 static int poll_links(struct bench *b)

@@ -184,7 +184,7 @@ static int prepare(struct bench *b)
 	p->send = shared(vectors);
 	p->recv = shared(vectors);
 	p->order = shared(p->workers * (p->elements / p->packet) * sizeof(*p->order));
-	return p->send && p->recv && p->order ? 0 : fail(-ENOMEM, NULL, "allocate memory for vectors");
+	return p->send && p->recv && p->order ? 0 : fail(-ENOMEM, NULL, "cannot allocate memory for vectors");
 }
 
 const struct measurement measure_wire = {

@@ -104,7 +104,7 @@ class Records:
         try:
             fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            sys.exit(f"training: another sweep writes {path}; wait for its end, or stop it")
+            sys.exit(f"training: another sweep is writing {path}; wait until it finishes, or stop it")
         self.all = {key(r): r for r in read(path)}
         self.file.seek(0)
         self.file.truncate(self.file.read().rfind(b"\n") + 1)

@@ -104,7 +104,7 @@ def test_what_is_too_long_is_not_cut(tmp_path, line):
 def test_no_file(tmp_path):
     """If the file is a pipe, it is refused at once, without waiting for a writer."""
     os.mkfifo(tmp_path / "pipe")
-    for path, says in ((tmp_path / "pipe", " is a pipe; the configuration must be a regular file"), (tmp_path, ": read: Is a directory"),
+    for path, says in ((tmp_path / "pipe", " is a pipe; the configuration must be a regular file"), (tmp_path, ": cannot read: Is a directory"),
                        ("/dev/zero", " is not a text file of less than 1048576 bytes")):
         p = subprocess.run([FPISA, "config", "check", path], text=True, capture_output=True, timeout=20)
         assert p.returncode == 1 and f"fpisa: {path}{says}" in p.stderr, p

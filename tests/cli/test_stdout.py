@@ -49,7 +49,7 @@ def test_done(tmp_path, form):
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_full_rows(worker, form):
-    assert run_full(*query(worker, *form)) == (1, f"fpisa: query run: write to stdout: {FULL}\n")
+    assert run_full(*query(worker, *form)) == (1, f"fpisa: query run: cannot write to stdout: {FULL}\n")
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
@@ -64,5 +64,5 @@ def test_reader_is_slow(worker, form):
         said = b"".join(iter(lambda: f.read(4096), b""))
         err = p.stderr.read()
     # Pass also if the reader was fast enough.
-    assert (p.returncode, err) == (1, "fpisa: query run: write to stdout: Resource temporarily unavailable\n") or (
+    assert (p.returncode, err) == (1, "fpisa: query run: cannot write to stdout: Resource temporarily unavailable\n") or (
         p.returncode == 0 and said.count(b"\n") > ROWS)

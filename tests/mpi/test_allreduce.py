@@ -338,7 +338,7 @@ def test_manager_killed(cluster):
     c.net.fpisa("group", "kill", group["name"])
     answers, _ = mpis.ends(folder, p, range(RANKS))
     # A rank that has not yet reconnected to the manager has no group.
-    assert all(re.search("ended at the aggregator|the group does not exist any more", a["error"]) for a in answers), answers
+    assert all(re.search("ended at the aggregator|the group no longer exists", a["error"]) for a in answers), answers
 
 
 def test_other_mpi(cluster):

@@ -136,7 +136,7 @@ def test_records_are_one_sweep_s(tmp_path):
     """A second sweep gets an error about the first sweep. If a line is broken, the error names it."""
     path = tmp_path / "r.jsonl"
     one = sweep_module.Records(str(path))
-    with pytest.raises(SystemExit, match="another sweep writes .*r.jsonl; wait"):
+    with pytest.raises(SystemExit, match="another sweep is writing .*r.jsonl; wait"):
         sweep_module.Records(str(path))
     del one
     path.write_text("{}\n{\n{}\n")

@@ -1288,10 +1288,10 @@ static void a_manager_is_restarted(void **state)
 	/* Try a wrong secret, then another address. */
 	joined.members.secret++;
 	come_back(w, &w->of[5], 3, &joined, 2, 3, "train");
-	assert_refused(&w->of[5], FPISA_MANAGER_R_unknown, "the group does not exist any more");
+	assert_refused(&w->of[5], FPISA_MANAGER_R_unknown, "the group no longer exists");
 	joined.members.secret--;
 	come_back(w, &w->of[5], 4, &joined, 2, 3, "train");
-	assert_refused(&w->of[5], FPISA_MANAGER_R_unknown, "the group does not exist any more");
+	assert_refused(&w->of[5], FPISA_MANAGER_R_unknown, "the group no longer exists");
 	w->m.now_ms = 10000;
 	manager_tick(&w->m);
 	assert_last(&w->of[0], FPISA_MANAGER_GONE);
@@ -1305,7 +1305,7 @@ static void a_manager_is_restarted(void **state)
 	assert_int_equal(records_of(w), 0);
 	restart(w);
 	come_back(w, &w->of[2], 3, &joined, 2, 3, "train");
-	assert_refused(&w->of[2], FPISA_MANAGER_R_unknown, "the group does not exist any more");
+	assert_refused(&w->of[2], FPISA_MANAGER_R_unknown, "the group no longer exists");
 }
 
 /*
@@ -1346,8 +1346,7 @@ static void groups_that_do_not_end(void **state)
 	for (int i = 0; i + 2 <= CALLERS - 2; i += 2) {
 		join(w, call(w, i, 1, "key"), "train", 0, 2);
 		if (w->of[i].hung_up) {
-			assert_refused(&w->of[i], FPISA_MANAGER_R_quota,
-				       "4 groups in which some ranks have left or died");
+			assert_refused(&w->of[i], FPISA_MANAGER_R_quota, "4 groups that still have live ranks");
 			continue;
 		}
 		made++;
@@ -1485,7 +1484,7 @@ static void a_job_that_is_not_made(void **state)
 	w->m.now_ms++;
 	manager_tick(&w->m);
 	for (int r = 0; r < 2; r++)
-		assert_refused(&w->of[r], FPISA_MANAGER_R_datapath, "has not made the job in 30 s");
+		assert_refused(&w->of[r], FPISA_MANAGER_R_datapath, "did not create the job within 30 s");
 	manager_tick(&w->m);
 	assert_int_equal(w->m.count.refused[FPISA_MANAGER_R_datapath], 1);
 	for (int r = 0; r < 2; r++)

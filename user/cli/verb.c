@@ -252,7 +252,7 @@ static int check_descriptors(void)
 	while (n < DESCRIPTORS && (fd[n] = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0)) >= 0)
 		n++;
 	if (n < DESCRIPTORS && (errno == EMFILE || errno == ENFILE))
-		err = refuse(-errno, "open %d descriptors: %s; raise the limit, ulimit -n 1024", DESCRIPTORS,
+		err = refuse(-errno, "cannot open %d descriptors: %s; raise the limit, ulimit -n 1024", DESCRIPTORS,
 			     strerror(errno));
 	while (n--)
 		close(fd[n]);

@@ -115,7 +115,7 @@ static int look_at_interface(const struct datapath *dp, const char *pin, struct 
 		return 0;
 	got = dp ? datapath_attached(dp, ifindex, &now) : datapath_program_on(ifindex, &now);
 	if (got < 0)
-		return fail(got, NULL, "%s: query XDP", i->place);
+		return fail(got, NULL, "%s: cannot query the XDP program", i->place);
 	if (got && now.mode != i->load.mode)
 		return refuse(-EEXIST,
 			      "%s: the loaded datapath runs in mode %s; fpisa unload %s, then fpisa config apply",

@@ -351,7 +351,7 @@ static int read_text(struct config *c)
 	while ((got = read(fd, c->text + n, MAX_BYTES - n)) > 0)
 		n += (size_t)got;
 	if (got < 0)
-		err = fail(-errno, NULL, "%s: read", c->file);
+		err = fail(-errno, NULL, "%s: cannot read", c->file);
 	else if (n == MAX_BYTES || memchr(c->text, 0, n))
 		err = refuse(-EINVAL, "%s is not a text file of less than %d bytes", c->file, MAX_BYTES);
 	close(fd);

@@ -37,7 +37,7 @@ int egress_open(const char *dir, int *prog_fd)
 	if (*prog_fd >= 0)
 		return 0;
 	if (*prog_fd != -ENOENT)
-		return fail(*prog_fd, NULL, "%s/fpisa_egress: open", dir);
+		return fail(*prog_fd, NULL, "%s/fpisa_egress: cannot open", dir);
 	return egress_renew(dir, prog_fd);
 }
 
@@ -56,7 +56,7 @@ static int name_here(char name[PORTS_NAME])
 {
 	int err = look_name_here(name);
 
-	return err ? fail(err, NULL, "/proc/self/ns/net: read") : 0;
+	return err ? fail(err, NULL, "/proc/self/ns/net: cannot read") : 0;
 }
 
 bool datapath_job_here(const struct datapath *dp, __u32 job)
@@ -82,7 +82,7 @@ static int add(int ports, __u32 ifindex, int prog_fd)
 	struct bpf_devmap_val val = {.ifindex = ifindex, .bpf_prog.fd = prog_fd};
 
 	if (bpf_map_update_elem(ports, &ifindex, &val, BPF_ANY))
-		return fail(-errno, NULL, "interface %u: add as a port for replies", ifindex);
+		return fail(-errno, NULL, "interface %u: cannot add it as a port for replies", ifindex);
 	return 0;
 }
 
@@ -130,7 +130,7 @@ static int open_or_make(const char *dir, int *ports)
 	*ports = bpf_map_create(BPF_MAP_TYPE_DEVMAP_HASH, "fpisa_ports", sizeof(__u32), sizeof(struct bpf_devmap_val),
 				FPISA_MAX_REPLY_PORTS, NULL);
 	if (*ports < 0)
-		return fail(-errno, NULL, "make a map of ports");
+		return fail(-errno, NULL, "cannot create the port map");
 	return pin_fd(dir, name, *ports);
 }
 
@@ -145,7 +145,7 @@ static int put(const struct datapath *dp, __u32 job, int ports)
 	if (!bpf_map_lookup_elem(dp->replies_fd, &job, &id) && id == map_id(ports))
 		return 0;
 	if (bpf_map_update_elem(dp->replies_fd, &job, &ports, BPF_ANY))
-		return fail(-errno, NULL, "job %u: put a map of ports into fpisa_replies", job);
+		return fail(-errno, NULL, "job %u: cannot put the port map into fpisa_replies", job);
 	return 0;
 }
 
@@ -225,7 +225,7 @@ static int renew(int map, int prog_fd)
 		val.bpf_prog.fd = prog_fd;
 		/* Ignore EINVAL, which means that the interface and its entry have just been removed. */
 		if (bpf_map_update_elem(map, &key[i], &val, BPF_ANY) && errno != EINVAL)
-			err = fail(-errno, NULL, "interface %u: replace egress program", val.ifindex);
+			err = fail(-errno, NULL, "interface %u: cannot replace the egress program", val.ifindex);
 	}
 	return err;
 }
@@ -241,7 +241,7 @@ static int renew_job(const struct datapath *dp, __u32 job, __u32 ports, int prog
 		return 0;
 	fd = bpf_map_get_fd_by_id(id);
 	if (fd < 0)
-		return fail(-errno, NULL, "job %u: open device map", job);
+		return fail(-errno, NULL, "job %u: cannot open the device map", job);
 	err = renew(fd, prog_fd);
 	close(fd);
 	return err;

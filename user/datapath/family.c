@@ -61,7 +61,8 @@ int family_fill(int stages_fd, const struct bpf_object *o, __u8 family, __u32 ba
 				      family_name(family), name);
 		fd = bpf_program__fd(prog);
 		if (bpf_map_update_elem(stages_fd, &index, &fd, BPF_ANY))
-			return fail(-errno, NULL, "family %s: put %s into fpisa_stages", family_name(family), name);
+			return fail(-errno, NULL, "family %s: cannot put %s into fpisa_stages", family_name(family),
+				    name);
 	}
 	return 0;
 }
@@ -77,7 +78,7 @@ struct bpf_object *family_open(__u8 family, const char *pin, bool steered)
 	log_start();
 	o = bpf_object__open_mem(bytes, size, &opts);
 	if (!o) {
-		refuse(-errno, "family %s: open object: %s", family_name(family), reason(-errno));
+		refuse(-errno, "family %s: cannot open the object: %s", family_name(family), reason(-errno));
 		return NULL;
 	}
 	bpf_object__for_each_program(prog, o) {
@@ -99,7 +100,7 @@ static int load_into(const struct datapath *dp, __u8 family, __u32 banks)
 	if (!err) {
 		err = bpf_object__load(o);
 		if (err)
-			refuse(err, "family %s: load programs: %s; --verbose shows the verifier's log",
+			refuse(err, "family %s: cannot load programs: %s; --verbose shows the verifier's log",
 			       family_name(family), reason(err));
 	}
 	for (__u32 bank = 0; !err && bank < FPISA_BANKS; bank++)

@@ -35,7 +35,7 @@ static int check_size(const struct datapath *dp, int fd, int i)
 	__u32 len = sizeof(info);
 
 	if (bpf_obj_get_info_by_fd(fd, &info, &len))
-		return fail(-errno, NULL, "%s/%s: map information", dp->pin, maps[i].name);
+		return fail(-errno, NULL, "%s/%s: cannot read the map's information", dp->pin, maps[i].name);
 	if (info.value_size == maps[i].bytes && info.max_entries == maps[i].entries)
 		return 0;
 	return refuse(-EPROTO, "%s/%s was made by another version of fpisa; fpisa unload, then load again", dp->pin,
@@ -48,7 +48,7 @@ static int make_map(struct datapath *dp, int i)
 	    err;
 
 	if (fd < 0)
-		return fail(-errno, "run as root", "make %s", maps[i].name);
+		return fail(-errno, "run as root", "%s: cannot create the map", maps[i].name);
 	err = pin_fd(dp->pin, maps[i].name, fd) ?: pin_share(dp->pin);
 	if (!err)
 		return fd;
@@ -116,14 +116,14 @@ void datapath_groups_unmake(struct datapath *dp, const struct datapath_groups *g
 static int get(int fd, __u32 place, void *value)
 {
 	if (bpf_map_lookup_elem(fd, &place, value))
-		return fail(-errno, NULL, "read entry %u of a map of groups", place);
+		return fail(-errno, NULL, "cannot read entry %u of a map of groups", place);
 	return 0;
 }
 
 static int put(int fd, __u32 place, const void *value)
 {
 	if (bpf_map_update_elem(fd, &place, value, BPF_ANY))
-		return fail(-errno, "run as the owner of the pins", "write entry %u of a map of groups", place);
+		return fail(-errno, "run as the owner of the pins", "cannot write entry %u of a map of groups", place);
 	return 0;
 }
 

@@ -79,7 +79,7 @@ int interface_attach(const char *dev, __u32 ifindex, int prog_fd, enum datapath_
 	else if (mode == DATAPATH_NATIVE)
 		hint = err == -EOPNOTSUPP ? "; try --mode skb" :
 					    "; try --mode skb, or a smaller MTU on both ends of the link";
-	return refuse(err, "%s: attach %s XDP: %s%s", dev, name_of(xdp_mode_names, mode), reason(err), hint);
+	return refuse(err, "%s: cannot attach %s XDP: %s%s", dev, name_of(xdp_mode_names, mode), reason(err), hint);
 }
 
 int interface_detach(const char *dev, __u32 ifindex, enum datapath_mode mode, int prog_fd)
@@ -89,7 +89,7 @@ int interface_detach(const char *dev, __u32 ifindex, enum datapath_mode mode, in
 
 	log_start();
 	err = bpf_xdp_detach(ifindex, mode_flags(mode), prog_fd < 0 ? NULL : &opts);
-	return err ? refuse(err, "%s: detach XDP: %s", dev, reason(err)) : 0;
+	return err ? refuse(err, "%s: cannot detach XDP: %s", dev, reason(err)) : 0;
 }
 
 int interface_attached(__u32 ifindex, __u32 jobs_id, __u32 entry, struct datapath_interface *i, int *prog_fd)
@@ -178,7 +178,7 @@ int interface_check_above(const char *dev, __u32 ifindex, const char *what, cons
 	if (!i.program.id)
 		return 0;
 	datapath_off(&i, dir, off);
-	return refuse(-EBUSY, "%s: %s XDP: %s, above it, has a program (%s, id %u); %s first", dev, what, i.name,
+	return refuse(-EBUSY, "%s: cannot %s XDP: %s, above it, has a program (%s, id %u); %s first", dev, what, i.name,
 		      i.program.name, i.program.id, off);
 }
 
@@ -189,14 +189,14 @@ int interfaces_each(__u32 jobs_id, __u32 entry,
 	int n = 0, err = 0;
 
 	if (!all)
-		return fail(-errno, NULL, "list interfaces");
+		return fail(-errno, NULL, "cannot list interfaces");
 	for (struct if_nameindex *i = all; !err && i->if_index; i++) {
 		struct datapath_interface found = {.name = ""};
 		int prog_fd = -1, is = interface_attached(i->if_index, jobs_id, entry, &found, &prog_fd);
 
 		/* Ignore an interface or a program that has been removed in the meantime. */
 		if (is < 0 && is != -ENODEV && is != -ENOENT)
-			err = fail(is, NULL, "%s: look up its XDP program", i->if_name);
+			err = fail(is, NULL, "%s: cannot look up its XDP program", i->if_name);
 		if (is > 0) {
 			snprintf(found.name, sizeof(found.name), "%s", i->if_name);
 			err = visit(&found, prog_fd, arg);
@@ -214,7 +214,7 @@ static int replace(const struct datapath_interface *i, int old_fd, void *arg)
 	LIBBPF_OPTS(bpf_xdp_attach_opts, opts, .old_prog_fd = old_fd);
 	int err = bpf_xdp_attach(i->ifindex, *(int *)arg, XDP_FLAGS_REPLACE | mode_flags(i->mode), &opts);
 
-	return err ? refuse(err, "%s: replace XDP program: %s; try again", i->name, reason(err)) : 0;
+	return err ? refuse(err, "%s: cannot replace the XDP program: %s; try again", i->name, reason(err)) : 0;
 }
 
 int interfaces_replace(__u32 jobs_id, int prog_fd)

@@ -40,7 +40,7 @@
 static int put(int fd, const char *what, __u32 key, const void *value)
 {
 	if (bpf_map_update_elem(fd, &key, value, BPF_ANY))
-		return fail(-errno, NULL, "%s %u: write", what, key);
+		return fail(-errno, NULL, "%s %u: cannot write", what, key);
 	return 0;
 }
 
@@ -109,7 +109,7 @@ static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, cons
 	struct fpisa_key token = fpisa_token_of(j);
 	struct fpisa_nh_key nh = {0};
 	void *counters = calloc(dp->cpus, sizeof(struct fpisa_counters));
-	int err = counters ? end_session(dp, job) : fail(-ENOMEM, NULL, "job %u: clear its counters", job);
+	int err = counters ? end_session(dp, job) : fail(-ENOMEM, NULL, "job %u: cannot clear its counters", job);
 
 	if (j->token)
 		fpisa_nh_fill(nh.w, FPISA_NH_WORDS, &token);
@@ -154,7 +154,7 @@ static void listen_on(struct datapath *dp, __u32 ports)
 static int draw_key(__u32 job, struct fpisa_job *j)
 {
 	if (getrandom(&j->key, sizeof(j->key), 0) != sizeof(j->key))
-		return fail(-errno, NULL, "job %u: draw a random key", job);
+		return fail(-errno, NULL, "job %u: cannot draw a random key", job);
 	return 0;
 }
 

@@ -53,7 +53,7 @@ static int check_free(const char *dev, __u32 ifindex, __u32 jobs_id, const char 
 	int got = interface_attached(ifindex, jobs_id, pin_entry(dir), &i, NULL);
 
 	if (got < 0)
-		return fail(got, NULL, "%s: query XDP", dev);
+		return fail(got, NULL, "%s: cannot query the XDP program", dev);
 	if (got)
 		return refuse(-EEXIST, "%s is loaded already, %s, pinned in %s; fpisa unload %s detaches it", dev,
 			      name_of(xdp_mode_names, i.mode), dir, dev);
@@ -148,7 +148,7 @@ static int check_bpffs(const char *dir, const char *where)
 	struct statfs fs;
 
 	if (statfs(where, &fs))
-		return fail(-errno, "make it with mkdir on a BPF filesystem", "%s", where);
+		return fail(-errno, "create it with mkdir on a BPF filesystem", "%s", where);
 	if (fs.f_type != BPF_FS_MAGIC)
 		return refuse(-EINVAL,
 			      "%s is not on a BPF filesystem; mount -t bpf bpf /sys/fs/bpf, or --pin DIR on one", dir);
@@ -187,7 +187,7 @@ static int prepare_dir(struct loading *l)
 		return err;
 	l->made_dir = !mkdir(l->dir, 0700);
 	if (!l->made_dir && errno != EEXIST)
-		return fail(-errno, NULL, "%s: make directory", l->dir);
+		return fail(-errno, NULL, "%s: cannot create the directory", l->dir);
 	return check_trust(l->dir);
 }
 
@@ -207,7 +207,7 @@ static int lock_dir(struct loading *l)
 		if (err != -ENOENT)
 			break;
 	}
-	return err ? fail(err, NULL, "%s: lock", l->dir) : 0;
+	return err ? fail(err, NULL, "%s: cannot lock", l->dir) : 0;
 }
 
 /* -- load -------------------------------------------------------------- */
@@ -228,7 +228,7 @@ static int fill_trie(const struct loading *l)
 		} key = {.prefixlen = zeros + 1, .addr = htonl(0x80000000u >> zeros)};
 
 		if (bpf_map_update_elem(fd, &key, &zeros, BPF_ANY))
-			return fail(-errno, NULL, "fill fpisa_lpm");
+			return fail(-errno, NULL, "cannot fill fpisa_lpm");
 	}
 	__atomic_store_n(&l->control->trie_state, 2, __ATOMIC_RELEASE);
 	return 0;
@@ -256,7 +256,7 @@ static int map_control(struct loading *l, int fd)
 	void *p = mmap(NULL, sizeof(*l->control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	if (p == MAP_FAILED)
-		return fail(-errno, NULL, "fpisa_control: map memory");
+		return fail(-errno, NULL, "fpisa_control: cannot map the memory");
 	l->control = p;
 	return 0;
 }
@@ -301,10 +301,10 @@ static int load_objects(struct loading *l, __u32 port)
 	first = l->steer ? steer_program(l->steer) : entry;
 	l->entry_fd = dup(bpf_program__fd(first));
 	if (l->entry_fd < 0)
-		return fail(-errno, NULL, "duplicate the descriptor of the entry program");
+		return fail(-errno, NULL, "cannot duplicate the descriptor of the entry program");
 	err = program_info(l->entry_fd, &info);
 	if (err)
-		return fail(err, NULL, "look up the entry program");
+		return fail(err, NULL, "cannot look up the entry program");
 	l->control->entry = info.id;
 	return 0;
 }
@@ -326,7 +326,7 @@ static int join_loaded(struct loading *l, __u32 port)
 		close(l->entry_fd);
 		l->entry_fd = pin_open(l->dir, "fpisa_steer");
 		if (l->entry_fd < 0)
-			return fail(l->entry_fd, NULL, "%s/fpisa_steer: open", l->dir);
+			return fail(l->entry_fd, NULL, "%s/fpisa_steer: cannot open", l->dir);
 	}
 	now = l->control->port ?: FPISA_PORT;
 	if (port && port != now)
@@ -386,7 +386,7 @@ static int load_or_join(struct loading *l, const struct datapath_load *o)
 	if (!err)
 		err = l->entry_fd >= 0 ? join_loaded(l, o->port) : load_objects(l, o->port);
 	if (!err && give && (chown(l->dir, -1, o->group) || chmod(l->dir, 0750)))
-		err = fail(-errno, NULL, "%s: give to group %u", l->dir, o->group);
+		err = fail(-errno, NULL, "%s: cannot give it to group %u", l->dir, o->group);
 	return err;
 }
 

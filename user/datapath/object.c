@@ -23,7 +23,7 @@ static int explain(int err)
 	snprintf(said, sizeof(said), "%s", reason(err));
 	if (refuse_kernel())
 		return -EOPNOTSUPP;
-	return refuse(err, "load datapath: %s; %s", said, load_hint(err));
+	return refuse(err, "cannot load the datapath: %s; %s", said, load_hint(err));
 }
 
 /*
@@ -77,7 +77,7 @@ int object_open(struct fpisa_bpf **out, const char *pin, bool steered)
 	log_start();
 	err = open_skeleton(&skel, &opts);
 	if (err)
-		return refuse(err, "open datapath object: %s; %s", reason(err), load_hint(err));
+		return refuse(err, "cannot open the datapath object: %s; %s", reason(err), load_hint(err));
 	/* libbpf does not recognise the sections "prog" and "stage". */
 	bpf_object__for_each_program(prog, skel->obj) {
 		bpf_program__set_type(prog, BPF_PROG_TYPE_XDP);
@@ -88,7 +88,7 @@ int object_open(struct fpisa_bpf **out, const char *pin, bool steered)
 			err = err ?: bpf_map__set_pin_path(map, NULL);
 	if (err) {
 		fpisa_bpf__destroy(skel);
-		return fail(err, NULL, "datapath object: unset pin path");
+		return fail(err, NULL, "datapath object: cannot unset the pin path");
 	}
 	*out = skel;
 	return 0;
@@ -124,7 +124,7 @@ int egress_load(int (*lookup)(void *arg, const char *name), void *arg, int *prog
 	log_start();
 	skel = fpisa_egress_bpf__open();
 	if (!skel)
-		return refuse(-errno, "open egress object: %s", reason(-errno));
+		return refuse(-errno, "cannot open the egress object: %s", reason(-errno));
 	bpf_object__for_each_map(map, skel->obj) {
 		int fd;
 
@@ -135,18 +135,18 @@ int egress_load(int (*lookup)(void *arg, const char *name), void *arg, int *prog
 		if (fd >= 0)
 			close(fd);
 		if (err) {
-			refuse(err, "egress program: map %s: %s", bpf_map__name(map), reason(err));
+			refuse(err, "egress program: cannot set up the map %s: %s", bpf_map__name(map), reason(err));
 			goto out;
 		}
 	}
 	err = fpisa_egress_bpf__load(skel);
 	if (err) {
-		refuse(err, "load egress program: %s; --verbose shows the verifier's log", reason(err));
+		refuse(err, "cannot load the egress program: %s; --verbose shows the verifier's log", reason(err));
 		goto out;
 	}
 	*prog_fd = fcntl(bpf_program__fd(skel->progs.fpisa_egress), F_DUPFD_CLOEXEC, 3);
 	if (*prog_fd < 0)
-		err = fail(-errno, NULL, "duplicate the descriptor of the egress program");
+		err = fail(-errno, NULL, "cannot duplicate the descriptor of the egress program");
 out:
 	fpisa_egress_bpf__destroy(skel);
 	return err;

@@ -27,7 +27,7 @@ static int map_memory(struct datapath *dp, int fd, const char *name, size_t size
 		p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	}
 	if (p == MAP_FAILED)
-		return fail(-errno, NULL, "%s/%s: map", dp->pin, name);
+		return fail(-errno, NULL, "%s/%s: cannot map the memory", dp->pin, name);
 	*out = p;
 	return 0;
 }
@@ -81,7 +81,7 @@ static int check_layout(struct datapath *dp)
 		__u32 len = sizeof(info);
 
 		if (bpf_obj_get_info_by_fd(maps[i].fd, &info, &len))
-			return fail(-errno, NULL, "%s: map information", dp->pin);
+			return fail(-errno, NULL, "%s: cannot read the map's information", dp->pin);
 		if (info.value_size != maps[i].size)
 			return refuse(-EPROTO,
 				      "%s/%s was made by another version of fpisa; fpisa unload, then load again",
@@ -98,7 +98,7 @@ static int open_steering(struct datapath *dp)
 	int err = datapath_steering(dp->pin, &dp->steering);
 
 	if (err)
-		return fail(err, NULL, "%s/fpisa_steering: read", dp->pin);
+		return fail(err, NULL, "%s/fpisa_steering: cannot read", dp->pin);
 	if (!dp->steering.cpus)
 		return 0;
 	dp->steered_fd = pin_open(dp->pin, "fpisa_steered");
@@ -128,7 +128,7 @@ int datapath_open(struct datapath *dp, const char *pin)
 	log_start();
 	dp->cpus = libbpf_num_possible_cpus();
 	if (dp->cpus < 0)
-		return fail(dp->cpus, NULL, "read the number of CPUs");
+		return fail(dp->cpus, NULL, "cannot read the number of CPUs");
 	err = pin_find(dp->pin, pin, false);
 	if (!err)
 		err = pin_abi(dp->pin);
@@ -215,7 +215,7 @@ int datapath_check_pinned(const struct datapath *dp)
 	if (fd >= 0)
 		close(fd);
 	else if (fd != -ENOENT)
-		return fail(fd, NULL, "%s/fpisa_jobs: open", dp->pin);
+		return fail(fd, NULL, "%s/fpisa_jobs: cannot open", dp->pin);
 	return id == dp->jobs_id ? 0 : refuse(-ESTALE, "%s: the datapath was unloaded meanwhile; try again", dp->pin);
 }
 
@@ -230,7 +230,7 @@ int datapath_lock(struct datapath *dp)
 			      dp->pin);
 	err = pin_lock(dp->pin, &dp->lock);
 	if (err)
-		return fail(err, NULL, "%s: lock", dp->pin);
+		return fail(err, NULL, "%s: cannot lock", dp->pin);
 	err = datapath_check_pinned(dp);
 	if (err)
 		pin_unlock(&dp->lock);
@@ -253,15 +253,18 @@ int datapath_job(const struct datapath *dp, __u32 job, struct fpisa_job *out)
 	memcpy(out, &dp->jobs[job], sizeof(*out));
 	/* Check the values, because a user who may write the map may write any values. */
 	if (out->workers > FPISA_MAX_WORKERS || out->window > FPISA_MAX_WINDOW)
-		return refuse(-EPROTO, "job %u: its entry in fpisa_jobs is not valid; was the entry written by hand?",
-			      job);
+		return refuse(
+			-EPROTO,
+			"job %u: invalid entry in fpisa_jobs, perhaps written by hand; run fpisa unload, then load the "
+			"datapath again",
+			job);
 	return 0;
 }
 
 static int lookup(int fd, const char *what, __u32 key, void *out)
 {
 	if (bpf_map_lookup_elem(fd, &key, out))
-		return fail(-errno, NULL, "%s %u: read", what, key);
+		return fail(-errno, NULL, "%s %u: cannot read", what, key);
 	return 0;
 }
 
@@ -292,7 +295,7 @@ int datapath_counters(const struct datapath *dp, __u32 key, struct fpisa_counter
 	int err;
 
 	if (!values)
-		return fail(-ENOMEM, NULL, "read counters");
+		return fail(-ENOMEM, NULL, "cannot read counters");
 	memset(sum, 0, sizeof(*sum));
 	err = lookup(dp->counters_fd, "counters", key, values);
 	for (int cpu = 0; !err && cpu < dp->cpus; cpu++)

@@ -127,7 +127,7 @@ int pin_fd(const char *dir, const char *name, int fd)
 		return err;
 	unlink(made);
 	if (bpf_obj_pin(fd, made) || rename(made, path))
-		return fail(-errno, NULL, "%s: pin", path);
+		return fail(-errno, NULL, "%s: cannot pin", path);
 	return 0;
 }
 
@@ -164,7 +164,7 @@ void pin_remove_all(const char *dir, pin_name *keep, int n)
 		while (k < n && strcmp(names[i], keep[k]))
 			k++;
 		if (k == n && !pin_path(path, dir, names[i]) && unlink(path))
-			fail(-errno, NULL, "%s: remove", path);
+			fail(-errno, NULL, "%s: cannot remove", path);
 	}
 	free(names);
 	for (int i = 1; i < PIN_SEARCH; i++)
@@ -199,7 +199,7 @@ int pin_share(const char *dir)
 		}
 		err = pin_path(path, dir, names[i]);
 		if (!err && is_map(fd) && (chown(path, -1, st.st_gid) || chmod(path, 0640)))
-			err = fail(-errno, NULL, "%s: give to group %u", path, st.st_gid);
+			err = fail(-errno, NULL, "%s: cannot give it to group %u", path, st.st_gid);
 		close(fd);
 	}
 	free(names);
@@ -222,7 +222,7 @@ static int stamp(const char *dir, __u32 *abi)
 	if (fd == -ENOENT)
 		return 0;
 	if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &len))
-		err = fail(fd < 0 ? fd : -errno, NULL, "%s/fpisa_abi: open", dir);
+		err = fail(fd < 0 ? fd : -errno, NULL, "%s/fpisa_abi: cannot open", dir);
 	if (fd >= 0)
 		close(fd);
 	*abi = info.max_entries;
@@ -239,7 +239,7 @@ int pin_abi(const char *dir)
 	if (jobs == -EPERM || jobs == -EACCES)
 		return fail(jobs, "run as root, or as a member of its group (fpisa load --group)", "%s/fpisa_jobs", dir);
 	if (jobs < 0)
-		return fail(jobs, NULL, "%s/fpisa_jobs: open", dir);
+		return fail(jobs, NULL, "%s/fpisa_jobs: cannot open", dir);
 	close(jobs);
 	err = stamp(dir, &abi);
 	if (err || abi == FPISA_ABI)
@@ -260,7 +260,8 @@ int pin_abi_make(const char *dir)
 		return err;
 	fd = bpf_map_create(BPF_MAP_TYPE_LPM_TRIE, "fpisa_abi", 8, 1, FPISA_ABI, &opts);
 	if (fd < 0)
-		return fail(-errno, "run as root, outside of a restricted container", "make fpisa_abi");
+		return fail(-errno, "run as root, outside of a restricted container",
+			    "fpisa_abi: cannot create the map");
 	err = pin_fd(dir, "fpisa_abi", fd);
 	close(fd);
 	return err;

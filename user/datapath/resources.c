@@ -55,7 +55,7 @@ static int measure(struct bpf_object *obj, struct bpf_object *base, const char *
 		if (!err && r->maps < DATAPATH_MAX_MAPS && !measured(r, bpf_map__name(map)) &&
 		    (!base || find_map(base, bpf_map__name(map)) < 0))
 			err = map_info(bpf_map__fd(map), bpf_map__name(map), &r->map[r->maps++]);
-	return err ? fail(err, NULL, "measure the loaded objects") : 0;
+	return err ? fail(err, NULL, "cannot measure the loaded objects") : 0;
 }
 
 int resources_measure(struct bpf_object *base, struct bpf_object *o, const char *what, const char *name,
@@ -76,7 +76,7 @@ int resources_measure(struct bpf_object *base, struct bpf_object *o, const char 
 	}
 	if (!err)
 		err = bpf_object__load(o);
-	err = err ? refuse(err, "%s%s: load: %s", what, name, reason(err)) : measure(o, base, name, r);
+	err = err ? refuse(err, "%s%s: cannot load: %s", what, name, reason(err)) : measure(o, base, name, r);
 	bpf_object__close(o);
 	return err;
 }
@@ -106,7 +106,7 @@ int datapath_resources(struct datapath_resources *r)
 	if (!err && r->programs < DATAPATH_MAX_PROGRAMS) {
 		err = program_info(fd, &r->program[r->programs++]);
 		if (err)
-			fail(err, NULL, "measure the egress program");
+			fail(err, NULL, "cannot measure the egress program");
 	}
 	if (!err)
 		err = steer_load(NULL, FPISA_DEFAULT_SLOTS, &steer);

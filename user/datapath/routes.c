@@ -294,7 +294,7 @@ static void switch_off(const struct fpisa_control *control)
 			continue;
 		err = set(lo_path[which], '0');
 		if (err)
-			warning("%s: set to 0: %s", lo_path[which], strerror(-err));
+			warning("%s: cannot set it to 0: %s", lo_path[which], strerror(-err));
 	}
 }
 
@@ -347,7 +347,7 @@ static void release(const char *dir, __u32 job, const char *what)
 	if (r.jobs_fd >= 0 && !release_here(NULL, &r))
 		netns_others(release_here, &r, &hidden);
 	if (r.err)
-		warning("%s: release managed neighbours, see ip neigh: %s%s", what, strerror(-r.err),
+		warning("%s: cannot release managed neighbours, see ip neigh: %s%s", what, strerror(-r.err),
 			r.err == -EPERM ? "; run with CAP_NET_ADMIN" : "");
 	if (r.jobs_fd >= 0)
 		close(r.jobs_fd);

@@ -29,7 +29,7 @@ int slots_choose(const char *dir, __u32 asked, __u32 *slots)
 	int now = slots_pinned(dir);
 
 	if (now < 0)
-		return fail(now, NULL, "%s/fpisa_slots: open", dir);
+		return fail(now, NULL, "%s/fpisa_slots: cannot open", dir);
 	if (now && asked && asked != (__u32)now)
 		return refuse(-EEXIST,
 			      "%s: a datapath with %d slots is loaded; leave --slots out, or run 'fpisa unload' first",
@@ -56,7 +56,7 @@ int slots_fit(struct bpf_object *o, __u32 slots)
 		int err = map ? bpf_map__set_max_entries(map, 2 * slots / maps[i].share) : 0;
 
 		if (err)
-			return fail(err, NULL, "%s: make room for %u slots", maps[i].name, slots);
+			return fail(err, NULL, "%s: cannot make room for %u slots", maps[i].name, slots);
 	}
 	return 0;
 }

@@ -115,7 +115,7 @@ int steering_choose(const char *dir, const struct fpisa_steering *asked, struct 
 	err = steering_read(fd, &now);
 	close(fd);
 	if (err)
-		return fail(err, NULL, "%s/fpisa_steering: read", dir);
+		return fail(err, NULL, "%s/fpisa_steering: cannot read", dir);
 	if (!now.cpus) {
 		if (!s->cpus)
 			return refuse(-EEXIST, "%s: a load with --cpus did not finish; run 'fpisa unload' first", dir);
@@ -167,7 +167,7 @@ static int explain(int err)
 		return refuse(-EOPNOTSUPP, "this kernel (%s) lacks programs in CPU maps; load without --cpus",
 			      u.release);
 	}
-	return refuse(err, "load steering programs: %s; %s", said, load_hint(err));
+	return refuse(err, "cannot load steering programs: %s; %s", said, load_hint(err));
 }
 
 int steer_load(const char *pin, __u32 slots, struct fpisa_steer_bpf **out)
@@ -179,10 +179,10 @@ int steer_load(const char *pin, __u32 slots, struct fpisa_steer_bpf **out)
 
 	log_start();
 	if (cpus < 0)
-		return fail(cpus, NULL, "read the number of CPUs");
+		return fail(cpus, NULL, "cannot read the number of CPUs");
 	skel = fpisa_steer_bpf__open_opts(&opts);
 	if (!skel)
-		return refuse(-errno, "open steering object: %s", reason(-errno));
+		return refuse(-errno, "cannot open the steering object: %s", reason(-errno));
 	err = bpf_map__set_max_entries(skel->maps.fpisa_cpumap, cpus);
 	if (!pin)
 		bpf_object__for_each_map(map, skel->obj)
@@ -206,9 +206,9 @@ int steer_fill(const struct fpisa_steer_bpf *skel, const struct fpisa_steering *
 
 	for (__u32 i = 0; i < s->cpus; i++)
 		if (bpf_map_update_elem(map, &s->cpu[i], &val, BPF_ANY))
-			return fail(-errno, NULL, "fpisa_cpumap: add CPU %u", s->cpu[i]);
+			return fail(-errno, NULL, "fpisa_cpumap: cannot add CPU %u", s->cpu[i]);
 	if (bpf_map_update_elem(bpf_map__fd(skel->maps.fpisa_steering), &zero, s, BPF_ANY))
-		return fail(-errno, NULL, "fpisa_steering: write");
+		return fail(-errno, NULL, "fpisa_steering: cannot write");
 	return 0;
 }
 
@@ -238,10 +238,10 @@ int datapath_steered(const struct datapath *dp, struct datapath_cpu *out)
 {
 	struct fpisa_steered *c = calloc(dp->cpus, sizeof(*c));
 	__u32 zero = 0, n = dp->steering.cpus;
-	int err = c ? 0 : fail(-ENOMEM, NULL, "read counters of steering");
+	int err = c ? 0 : fail(-ENOMEM, NULL, "cannot read counters of steering");
 
 	if (!err && bpf_map_lookup_elem(dp->steered_fd, &zero, c))
-		err = fail(-errno, NULL, "fpisa_steered: read");
+		err = fail(-errno, NULL, "fpisa_steered: cannot read");
 	for (__u32 i = 0; !err && i < n; i++) {
 		out[i] = (struct datapath_cpu){.cpu = dp->steering.cpu[i]};
 		for (int cpu = 0; cpu < dp->cpus; cpu++)
@@ -249,7 +249,7 @@ int datapath_steered(const struct datapath *dp, struct datapath_cpu *out)
 	}
 	/* Read the counters again, so that frames that were taken in the meantime do not count as waiting. */
 	if (!err && bpf_map_lookup_elem(dp->steered_fd, &zero, c))
-		err = fail(-errno, NULL, "fpisa_steered: read");
+		err = fail(-errno, NULL, "fpisa_steered: cannot read");
 	for (__u32 i = 0; !err && i < n; i++) {
 		if ((int)out[i].cpu < dp->cpus)
 			out[i].taken = c[out[i].cpu].taken;

@@ -50,7 +50,7 @@ static int find_named(char *const *devs, const __u32 *ifindex, int n, __u32 jobs
 				      "%s: the datapath is not there, but may be on %s, below it; fpisa unload %s",
 				      devs[f->n], place, place);
 		if (is < 0)
-			return fail(is, NULL, "%s: look up its XDP program", devs[f->n]);
+			return fail(is, NULL, "%s: cannot look up its XDP program", devs[f->n]);
 		if (!is)
 			return refuse(-ENOENT, "%s: this datapath is not loaded there; see fpisa status", devs[f->n]);
 		snprintf(i->name, sizeof(i->name), "%s", devs[f->n]);
@@ -63,7 +63,7 @@ static int detach(const struct datapath_interface *i, const char *dir)
 	int prog_fd = bpf_prog_get_fd_by_id(i->program.id), err;
 
 	if (prog_fd < 0 && errno != EPERM)
-		return fail(-errno, NULL, "%s: open its program %u", i->name, i->program.id);
+		return fail(-errno, NULL, "%s: cannot open its program %u", i->name, i->program.id);
 	err = interface_check_above(i->name, i->ifindex, "detach", dir) ?:
 		      interface_detach(i->name, i->ifindex, i->mode, prog_fd);
 	if (prog_fd >= 0)
@@ -119,7 +119,7 @@ static int take_off(const char *dir, const char *pin, char *const *devs, const _
 	bool none;
 
 	if (err)
-		return fail(err, "try again", "%s: open the datapath's maps", dir);
+		return fail(err, "try again", "%s: cannot open the datapath's maps", dir);
 	err = n ? find_named(devs, ifindex, n, jobs_id, entry, &f) : interfaces_each(jobs_id, entry, note, &f);
 	none = !f.n && !err;
 	err = err < 0 ? err : detach_all(&f, dir);
@@ -128,15 +128,15 @@ static int take_off(const char *dir, const char *pin, char *const *devs, const _
 		return err < 0 ? err : left < 0 ? left : 0;
 	err = interfaces_in_other_netns(jobs_id, entry, &u->elsewhere);
 	if (err < 0)
-		return fail(err, NULL, "look into other network namespaces");
+		return fail(err, NULL, "cannot look into other network namespaces");
 	if (err && none)
 		return refuse(-ENOENT,
-			      "%s: the datapath does not run in this network namespace, but on %s of another; %sfpisa "
+			      "%s: the datapath is not attached in this network namespace, but on %s of another; %sfpisa "
 			      "unload%s%s",
 			      dir, u->elsewhere.dev, u->elsewhere.enter, pin ? " --pin " : "", pin ?: "");
 	if (!err && none && u->elsewhere.hidden)
 		return refuse(-EPERM,
-			      "%s: the datapath does not run in this network namespace, but may run in one that this "
+			      "%s: the datapath is not attached in this network namespace, but may be in one that this "
 			      "process cannot inspect; run fpisa unload%s%s with CAP_SYS_PTRACE",
 			      dir, pin ? " --pin " : "", pin ?: "");
 	if (!err && !u->elsewhere.hidden) {

@@ -520,7 +520,7 @@ static void check_build(struct doctor *d)
 			d->dir);
 	else if (!s.interfaces)
 		finding(d, LEVEL_WARN, "datapath", "attached", load_again(d, again, sizeof(again)) ? again : fix,
-			"the datapath pinned in %s does not run on an interface of this network namespace", d->dir);
+			"the datapath pinned in %s is not attached to an interface of this network namespace", d->dir);
 	else if (others)
 		finding(d, LEVEL_WARN, "datapath", "build", upgrade,
 			"%d of %d interfaces run programs of another build of fpisa", others, s.interfaces);

@@ -273,14 +273,15 @@ static void check_process(struct doctor *d, const struct manager_policy *p, bool
 		err = datapath_groups_manager(g, &pid);
 	if (err && err != -ENOENT) {
 		finding(d, LEVEL_FAULT, subject, "process", NULL,
-			"the manager's records in %s cannot be read, so whether fpisa serve runs is not known: %s",
+			"the manager's records in %s cannot be read, so whether fpisa serve is running is not known: %s",
 			d->dp->pin, strerror(-err));
 	} else if (!pid) {
 		finding(d, LEVEL_FAULT, subject, "process", "systemctl enable --now fpisa-manager",
-			"fpisa serve does not run: %s",
+			"fpisa serve is not running: %s",
 			elsewhere ? "no group gets a share here" : "no rank can join a group");
 	} else {
-		finding(d, LEVEL_OK, subject, "process", NULL, "fpisa serve runs, and the helper is process %d", pid);
+		finding(d, LEVEL_OK, subject, "process", NULL, "fpisa serve is running, and the helper is process %d",
+			pid);
 		if (elsewhere) {
 			check_registered(d, p, g);
 		} else {

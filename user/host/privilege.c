@@ -39,7 +39,7 @@ static int get(__u64 *effective)
 	struct __user_cap_data_struct data[2] = {0};
 
 	if (syscall(SYS_capget, &header, data))
-		return fail(-errno, NULL, "read this process's capabilities");
+		return fail(-errno, NULL, "cannot read this process's capabilities");
 	*effective = data[0].effective | (__u64)data[1].effective << 32;
 	return 0;
 }
@@ -50,7 +50,7 @@ static int keep(__u64 mask)
 	struct __user_cap_data_struct data[2] = {0};
 
 	if (syscall(SYS_capget, &header, data))
-		return fail(-errno, NULL, "read this process's capabilities");
+		return fail(-errno, NULL, "cannot read this process's capabilities");
 	for (int i = 0; i < 2; i++) {
 		data[i].permitted &= (__u32)(mask >> (32 * i));
 		data[i].effective &= (__u32)(mask >> (32 * i));
@@ -59,7 +59,7 @@ static int keep(__u64 mask)
 	/* Programs that this process starts must not regain the capabilities either, even as root. */
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) ||
 	    syscall(SYS_capset, &header, data))
-		return fail(-errno, NULL, "give up capabilities");
+		return fail(-errno, NULL, "cannot give up capabilities");
 	return 0;
 }
 

@@ -198,7 +198,7 @@ static int take_group(const char *what, const char *arg, struct fpisa_address *g
 	 * every host, and switches forward its frames to all ports.
 	 */
 	if (!err && fpisa_is_ipv4(group) && ntohl(group->w[3]) <= INADDR_MAX_LOCAL_GROUP)
-		return refuse(BAD_USAGE, "%s: %s is reserved, as all of 224.0.0.0/24; try 239.x.x.x", what, arg);
+		return refuse(BAD_USAGE, "%s: %s is in 224.0.0.0/24, which is reserved; try 239.x.x.x", what, arg);
 	if (!err && fpisa_is_ipv6(group) && (group->b[1] & 15) < 2)
 		return refuse(BAD_USAGE, "%s: %s does not leave this machine; try ff15::x", what, arg);
 	return err;

@@ -175,8 +175,8 @@ static int resolve_parent(struct job_spec *s, __u32 job)
 		return 0;
 	if (s->foreign_address || (address_here(s->job.address, &vrf) && vrf))
 		return refuse(-EINVAL,
-			      "job %u: the datapath does not find the route from %s to the parent; a leaf needs an "
-			      "address of this machine outside a VRF, so leave --foreign-address out or give another "
+			      "job %u: cannot find a route from %s to the parent; a leaf's address must be an address of "
+			      "this machine, on an interface outside any VRF; omit --foreign-address or give another "
 			      "--address",
 			      job, address_text(s->job.address, a));
 	address_text(s->job.parent.addr, a);
@@ -264,10 +264,10 @@ static int least_mtu(const struct job_spec *s, char of[MTU_OF_LEN])
 		if (!job_first_behind(s, r))
 			continue;
 		if (!if_indextoname(s->ifindex[r], dev))
-			return fail(-errno, NULL, "interface %u: find its name", s->ifindex[r]);
+			return fail(-errno, NULL, "interface %u: cannot find the name", s->ifindex[r]);
 		mtu = interface_mtu(dev);
 		if (mtu < 0)
-			return fail(mtu, NULL, "%s: read its MTU", dev);
+			return fail(mtu, NULL, "%s: cannot read the MTU", dev);
 		if (mtu < least)
 			snprintf(of, MTU_OF_LEN, "%s", dev);
 		least = mtu < least ? mtu : least;

@@ -26,7 +26,7 @@ static int take_vlan(struct job_spec *s, __u32 job, __u32 rank)
 		return refuse(
 			-EINVAL,
 			"%s %u: worker %s is in VLAN %u, by %s, but the job's frames have VLAN %u; a job has workers "
-			"of one VLAN, so make another job for this worker, or fpisa load %s --mode skb",
+			"of one VLAN, so create another job for this worker, or fpisa load %s --mode skb",
 			datapath_noun(&s->job), job, address_text(s->job.rank[rank].addr, a), at.vlan, at.name,
 			s->job.vlan, at.name);
 	s->job.vlan = at.vlan;
@@ -102,7 +102,7 @@ int job_spec_vlan(struct job_spec *s, __u32 job)
 		if_indextoname(s->ifindex[bare], dev);
 		return refuse(-EINVAL,
 			      "%s %u: worker %s is behind %s, which has no VLAN, but others are in VLAN %u; a job has "
-			      "workers of one VLAN, so make another job for this worker, or load the VLAN device with "
+			      "workers of one VLAN, so create another job for this worker, or load the VLAN device with "
 			      "--mode skb",
 			      datapath_noun(&s->job), job, address_text(s->job.rank[bare].addr, a), dev, s->job.vlan);
 	}

@@ -335,7 +335,8 @@ int fpisa_group_eventfd(struct fpisa_group *g)
 		l->events = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 		fpisa_fork_release();
 		if (l->events < 0)
-			rc = fpisa_fail(-errno, "%s: create an eventfd for requests: %s", l->peer, strerror(errno));
+			rc = fpisa_fail(-errno, "%s: cannot create an eventfd for requests: %s", l->peer,
+					strerror(errno));
 	}
 	for (int k = 0; !rc && k < FPISA_MANAGER_JOBS; k++)
 		if (l->job[k].handle && l->job[k].handle->shared.events < 0)

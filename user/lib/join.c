@@ -108,9 +108,10 @@ static int no_answer(struct fpisa *f)
 		return fpisa_fail(
 			-ETIMEDOUT, "%s: job %u: %s did not join in %u ms%s", s->peer, s->job,
 			fpisa_rank_names(names, sizeof(names), missing), ms,
-			s->local_port ? "; start the ranks that do not run, and see with `fpisa stats` on the aggregator "
-					"which frames it refuses" :
-					"");
+			s->local_port ?
+				"; start the ranks that are not running, and see with `fpisa stats` on the aggregator "
+				"which frames it refuses" :
+				"");
 	if (s->joining.above)
 		return fpisa_fail(
 			-ETIMEDOUT,
@@ -140,7 +141,7 @@ static int hear(struct fpisa_shard *s, uint64_t timeout_ns)
 	if (f->shared.join == FPISA_JOIN_FAILED)
 		return fpisa_poisoned(f);
 	if (n < 0)
-		return fpisa_fail(n, "%s: job %u: receive: %s", s->peer, s->job, strerror(-n));
+		return fpisa_fail(n, "%s: job %u: cannot receive: %s", s->peer, s->job, strerror(-n));
 	for (int i = 0; i < n && !s->joining.joined; i++) {
 		const struct fpisa_hdr *h = fpisa_reply_check(s, &in[i]);
 
@@ -167,7 +168,7 @@ static int greet(struct fpisa_shard *s, uint64_t now)
 {
 	int rc = fpisa_hello_is_due(&s->joining, now) ? say_hello(s) : 0;
 
-	return rc ? fpisa_fail(rc, "%s: job %u: send: %s", s->peer, s->job, strerror(-rc)) : 0;
+	return rc ? fpisa_fail(rc, "%s: job %u: cannot send: %s", s->peer, s->job, strerror(-rc)) : 0;
 }
 
 uint64_t fpisa_join_due(const struct fpisa *f)
@@ -245,7 +246,7 @@ int fpisa_join_begin(struct fpisa *f)
 		s->t->gso = 0;
 	}
 	if (take_incarnation(f, fpisa_incarnation_next(&f->incarnation), 0))
-		return fpisa_fail(-EIO, "%s: job %u: get random numbers: %s", f->peer, f->job, strerror(EIO));
+		return fpisa_fail(-EIO, "%s: job %u: cannot get random numbers: %s", f->peer, f->job, strerror(EIO));
 	FPISA_EACH_SHARD(s, f) {
 		rc = fpisa_transport_may_join(s->t);
 		if (rc)

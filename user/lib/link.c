@@ -527,7 +527,7 @@ int fpisa_link_start(struct fpisa_link *l)
 	l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	fpisa_fork_release();
 	if (l->wake < 0)
-		return fpisa_fail(-errno, "%s: create an eventfd: %s", l->peer, strerror(errno));
+		return fpisa_fail(-errno, "%s: cannot create an eventfd: %s", l->peer, strerror(errno));
 	l->fork.in_child = in_child;
 	rc = fpisa_fork_add(&l->fork);
 	if (rc)
@@ -538,7 +538,7 @@ int fpisa_link_start(struct fpisa_link *l)
 	rc = pthread_create(&l->thread, NULL, run, l);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	l->started = !rc;
-	return rc ? fpisa_fail(-rc, "%s: start a thread: %s", l->peer, strerror(rc)) : 0;
+	return rc ? fpisa_fail(-rc, "%s: cannot start a thread: %s", l->peer, strerror(rc)) : 0;
 }
 
 int fpisa_link_wait(struct fpisa_link *l, struct fpisa_clock *clock, uint64_t timeout_ns)

@@ -54,7 +54,7 @@ static int take_in(struct fpisa_shard *s, uint64_t wait_ns, uint64_t looked, int
 	if (*ended)
 		return 0;
 	if (n < 0) {
-		fpisa_fail(n, "%s: job %u: receive: %s", s->peer, s->job, strerror(-n));
+		fpisa_fail(n, "%s: job %u: cannot receive: %s", s->peer, s->job, strerror(-n));
 		return fpisa_poison(f, n);
 	}
 	after = fpisa_now();

@@ -85,10 +85,10 @@ static int send_failed(struct fpisa_shard *s, int rc)
 	if (rc == -EMSGSIZE)
 		fpisa_fail(rc,
 			   "%s: job %u: a chunk of %u elements makes a packet larger than the MTU; "
-			   "make the job with fewer elements or raise the MTU",
+			   "create the job with fewer elements or raise the MTU",
 			   s->peer, s->job, f->hello.elements);
 	else
-		fpisa_fail(rc, "%s: job %u: send: %s", s->peer, s->job, strerror(-rc));
+		fpisa_fail(rc, "%s: job %u: cannot send: %s", s->peer, s->job, strerror(-rc));
 	return fpisa_poison(f, rc);
 }
 

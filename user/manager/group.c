@@ -121,7 +121,7 @@ static struct manager_group *make_group(struct manager *m, struct manager_caller
 	if (used.groups + ending >= 2 * quota.groups) {
 		refuse_caller(
 			m, c, FPISA_MANAGER_R_quota, 0,
-			"group %s: key '%s' has %u groups in which some ranks have left or died, but others have not; end those ranks or raise key-groups",
+			"group %s: key '%s' has %u groups that still have live ranks after others left or died; end the remaining ranks, or raise key-groups",
 			j->name, c->owner, ending);
 		return NULL;
 	}
@@ -233,8 +233,8 @@ static void come_back(struct manager *m, struct manager_caller *c, const struct 
 	}
 	if (!g || (g->state[j->rank] != RANK_HERE && g->state[j->rank] != RANK_AWAY)) {
 		refuse_caller(m, c, FPISA_MANAGER_R_unknown, 0,
-			      "group %s: the group does not exist any more, or this process is not its rank %u",
-			      j->name, j->rank);
+			      "group %s: the group no longer exists, or this process is not its rank %u", j->name,
+			      j->rank);
 		return;
 	}
 	if (g->caller[j->rank]) {

@@ -570,7 +570,7 @@ void manager_job_tick(struct manager *m, struct manager_group *g)
 		if (j->state == FPISA_GROUP_JOB_MAKING && !j->reason &&
 		    m->now_ms >= j->making_ms + FPISA_MANAGER_MAKING_MS)
 			refuse_job(m, g, k, FPISA_MANAGER_R_datapath, 0,
-				   "group %s: the aggregator has not made the job in %d s; see the log of `fpisa "
+				   "group %s: the aggregator did not create the job within %d s; see the log of `fpisa "
 				   "serve`",
 				   g->record.name, FPISA_MANAGER_MAKING_MS / 1000);
 	}

@@ -394,7 +394,7 @@ int agent_run(struct config *c, const char *pin)
 	int err;
 
 	if (!a)
-		return fail(-ENOMEM, NULL, "serve: allocate memory");
+		return fail(-ENOMEM, NULL, "serve: cannot allocate memory");
 	a->policy = c->manager;
 	a->manager = c->manager.manager;
 	a->key_file = c->manager.key_file;

@@ -38,14 +38,14 @@ int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 po
 	s->epoll = epoll_create1(EPOLL_CLOEXEC);
 	s->strangers = epoll_create1(EPOLL_CLOEXEC);
 	if (s->epoll < 0 || s->strangers < 0)
-		return fail(-errno, NULL, "serve: create a socket");
+		return fail(-errno, NULL, "serve: cannot create a socket");
 	s->listener = listen_tcp(policy->listen, port, BACKLOG);
 	if (s->listener < 0)
 		return fail(s->listener, "give another port or address in [manager], or end what listens there",
 			    "serve: %s", manager_listen_text(policy, port, a));
 	if (epoll_ctl(s->strangers, EPOLL_CTL_ADD, s->listener, &e) ||
 	    epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->strangers, &e))
-		return fail(-errno, NULL, "serve: watch the listening socket");
+		return fail(-errno, NULL, "serve: cannot watch the listening socket");
 	return 0;
 }
 

@@ -113,7 +113,7 @@ static int read_again(struct helper_state *w, struct helper_news *news)
 	int err = config_read(&c, w->config->file);
 
 	if (!err && !c->manager_line)
-		err = refuse(-EINVAL, "%s has no section [manager] any more", c->file);
+		err = refuse(-EINVAL, "%s no longer has a section [manager]", c->file);
 	err = err ?: config_give(c, &w->config->given) ?: manager_policy_fit(&c->manager, w->dp.slots_n);
 	if (!err && c->manager.key_file && fpisa_psks_read(&news->keys, c->manager.key_file))
 		err = refuse(-EINVAL, "serve: %s", fpisa_error());
@@ -184,7 +184,7 @@ static int raise_descriptors(void)
 	struct rlimit files;
 
 	if (getrlimit(RLIMIT_NOFILE, &files))
-		return fail(-errno, NULL, "serve: raise the limit of descriptors");
+		return fail(-errno, NULL, "serve: cannot raise the limit of descriptors");
 	files.rlim_cur = files.rlim_max;
 	if (files.rlim_max < DESCRIPTORS)
 		return refuse(
@@ -192,7 +192,7 @@ static int raise_descriptors(void)
 			"serve: the process that creates jobs needs %d descriptors, but its limit is %llu; ulimit -n "
 			"%d, or LimitNOFILE=%d in the unit",
 			DESCRIPTORS, (unsigned long long)files.rlim_max, DESCRIPTORS, DESCRIPTORS);
-	return setrlimit(RLIMIT_NOFILE, &files) ? fail(-errno, NULL, "serve: raise the limit of descriptors") : 0;
+	return setrlimit(RLIMIT_NOFILE, &files) ? fail(-errno, NULL, "serve: cannot raise the limit of descriptors") : 0;
 }
 
 static int open_datapath(struct helper_state *w, const char *pin)
@@ -249,7 +249,7 @@ static int serve(struct helper_state *w, const char *pin)
 	own = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
 	log_open(&w->log, own);
 	if (w->errors < 0 || own < 0 || dup2(w->errors, STDERR_FILENO) < 0)
-		return fail(-errno, NULL, "serve: redirect stderr");
+		return fail(-errno, NULL, "serve: cannot redirect stderr");
 	err = tell_found(w);
 	while (!err) {
 		ssize_t n = recv(w->fd, &q, sizeof(q), MSG_TRUNC);
@@ -286,12 +286,12 @@ int helper_start(struct helper *h, const char *pin, struct config *c, struct hel
 	ssize_t n;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
-		return fail(-errno, NULL, "serve: create a socket for the helper process");
+		return fail(-errno, NULL, "serve: cannot create a socket for the helper process");
 	if (setsockopt(pair[0], SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)))
 		setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
 	h->pid = fork();
 	if (h->pid < 0)
-		return fail(-errno, NULL, "serve: start the helper process");
+		return fail(-errno, NULL, "serve: cannot start the helper process");
 	if (!h->pid) {
 		struct helper_state w = {.fd = pair[1], .config = c, .policy = &c->manager};
 
@@ -332,7 +332,7 @@ static int report(int err)
 			      "and start fpisa serve again",
 			      REQUESTS_MS / 1000);
 	if (err == -ENOMEM)
-		return fail(err, NULL, "serve: allocate memory for a request");
+		return fail(err, NULL, "serve: cannot allocate memory for a request");
 	return err ? fail(err, "see its message above", "serve: the process that creates jobs is gone") : 0;
 }
 

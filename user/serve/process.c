@@ -46,9 +46,9 @@ static int become(const struct manager_policy *policy)
 		return -EINVAL;
 	if (setgroups(0, NULL) || setresgid(p->pw_gid, p->pw_gid, p->pw_gid) ||
 	    setresuid(p->pw_uid, p->pw_uid, p->pw_uid))
-		return fail(-errno, NULL, "serve: switch to user '%s'", p->pw_name);
+		return fail(-errno, NULL, "serve: cannot switch to user '%s'", p->pw_name);
 	if (dies && prctl(PR_SET_PDEATHSIG, dies))
-		return fail(-errno, NULL, "serve: set the signal of the parent's death");
+		return fail(-errno, NULL, "serve: cannot set the signal of the parent's death");
 	return privilege_drop();
 }
 
@@ -57,7 +57,7 @@ int process_drop(const struct manager_policy *policy)
 	int err = become(policy);
 
 	if (!err && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
-		err = fail(-errno, NULL, "serve: forbid tracing of this process");
+		err = fail(-errno, NULL, "serve: cannot forbid tracing of this process");
 	return err;
 }
 
@@ -73,7 +73,7 @@ int process_signals(void)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 	if (fd < 0)
-		fail(-errno, NULL, "serve: receive signals");
+		fail(-errno, NULL, "serve: cannot receive signals");
 	return fd;
 }
 

@@ -53,7 +53,7 @@ int verb_job_add(int argc, char **argv)
 		printf("job %u: its superaccumulators take %llu KB\n", job,
 		       (unsigned long long)datapath_job_limbs(&s.job) / 1024);
 	if (!err)
-		err = flush_stdout("job %u is created; write to stdout", job);
+		err = flush_stdout("job %u is created; cannot write to stdout", job);
 	datapath_close(&dp);
 	return err;
 }

@@ -225,7 +225,7 @@ int prometheus_write(struct datapath *dp, int job, const char *file)
 	int err, n;
 
 	if (!rows)
-		return fail(-ENOMEM, NULL, "stats: allocate memory");
+		return fail(-ENOMEM, NULL, "stats: cannot allocate memory");
 	n = read_rows(dp, job, rows);
 	err = n < 0 ? n : 0;
 	if (!err && cpus)
@@ -242,7 +242,7 @@ int prometheus_write(struct datapath *dp, int job, const char *file)
 			managed(f, &v);
 	}
 	if (!f || fclose(f)) {
-		err = fail(-errno, NULL, "stats: format the metrics");
+		err = fail(-errno, NULL, "stats: cannot format the metrics");
 		goto out;
 	}
 	if (file) {

@@ -79,7 +79,7 @@ static int print_manager(const struct manager_view *v)
 	if (v->pid)
 		printf("manager     process %d", v->pid);
 	else
-		printf("manager     %s", v->any ? "does not run any more; start fpisa serve" : "never started");
+		printf("manager     %s", v->any ? "not running any longer; start fpisa serve" : "never started");
 	if (v->any)
 		printf("; groups: %u, ranks: %u, jobs: %u", v->now_groups, v->now_ranks, v->now_jobs);
 	putchar('\n');
@@ -245,7 +245,7 @@ int verb_status(int argc, char **argv)
 		return BAD_USAGE;
 	s = calloc(1, sizeof(*s));
 	if (!s)
-		return fail(-ENOMEM, NULL, "status: allocate memory");
+		return fail(-ENOMEM, NULL, "status: cannot allocate memory");
 	err = datapath_open(&dp, c.pin);
 	if (err)
 		goto out;

@@ -167,7 +167,7 @@ def test_pictures(tmp_path, options):
 def test_no_pictures(tmp_path):
     (tmp_path / "a").write_bytes(FLOATS)
     argv = ("--workers", 3, tmp_path / "a", "--plot")
-    refused("gnuplot: start it: No such file or directory; install gnuplot-nox", *argv, tmp_path / "p",
+    refused("gnuplot: cannot start: No such file or directory; install gnuplot-nox", *argv, tmp_path / "p",
             env={**os.environ, "PATH": str(tmp_path)})
     refused("/no/: No such file or directory; give --plot a directory that can be written", *argv, tmp_path / "no" / "p")
     (tmp_path / "p-ratio.svg").mkdir()

@@ -50,7 +50,7 @@ AT_ONCE = [
     (join(b"a", group=1), NONE), (join(b"a")[:-1] + b"\1", NONE),
     (ask(), b"must come first"), (bound(0, 18100), b"must come first"), (message(LEAVE), b"must come first"),
     (failed(0), b"must come first"), (waits(1), b"must come first"),
-    (message(RETURN, struct.pack("<64sIIQQ", b"train", 3, 0, 5, 6)), b"the group does not exist any more"),
+    (message(RETURN, struct.pack("<64sIIQQ", b"train", 3, 0, 5, 6)), b"the group no longer exists"),
     (join(b"train", 3), b"a group of this name exists, with 3 ranks"),
     (join(b"a", 2) + join(b"a", 2, 1), b"already belongs to a group"),
     *((join(b"a") + wrong, NONE) for wrong in (ask(8), ask(format=99), ask(mode=9), ask(window=7), ask(elements=33), ask(fanout=9), ask(zero=1),

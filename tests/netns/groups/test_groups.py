@@ -773,7 +773,7 @@ def test_status_and_metrics(groups):
     assert f" train, key train: ranks 0,1 of 2, jobs {job}\n" in text
     g.kill()
     wait_until("the end of the helper", lambda: g.net.json("status")["manager"]["pid"] is None)
-    assert metrics() == {**m, "up": 0} and "manager     does not run any more" in g.net.fpisa("status")
+    assert metrics() == {**m, "up": 0} and "manager     not running any longer" in g.net.fpisa("status")
     g.serve()
     time.sleep(1 * SLOW)  # let the ranks reconnect
     ranks[0].kill()

@@ -241,5 +241,5 @@ def test_neighbours_without_the_capability(lab):
     net.load()
     net.add_job(1)
     status, _, err = net.agg.try_run("setpriv", "--bounding-set", "-all", "--inh-caps", "-all", FPISA, "job", "del", 1)
-    assert status == 0 and "fpisa: warning: job 1: release managed neighbours, see ip neigh: " in err and "CAP_NET_ADMIN" in err, err
+    assert status == 0 and "fpisa: warning: job 1: cannot release managed neighbours, see ip neigh: " in err and "CAP_NET_ADMIN" in err, err
     assert managed(net.agg) == set(net.addresses)

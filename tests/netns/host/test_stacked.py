@@ -49,7 +49,7 @@ def moves(net, fix):
     assert f["fix"] == fix and "ranks 0,1 are behind up0: this datapath is on p0, below it" in f["text"]
     net.agg.run("sh", "-ec", fix, env=ENV)
     assert add(net, *net.addresses) == ""
-    refused(net, ["load", "p0"], "p0: attach XDP: up0, above it, has a program")
+    refused(net, ["load", "p0"], "p0: cannot attach XDP: up0, above it, has a program")
     net.check_sum(1)
     assert not [key for key in bad(examine(net.agg)) if key[1] in ("port", "stack", "xdp")]
 

@@ -79,7 +79,7 @@ def test_job_made_but_not_shown(lab):
     net.load()
     with open("/dev/full", "w") as full:
         status, _, err = net.agg.try_run(FPISA, *add(net, "--json"), stdout=full)
-    assert (status, err) == (1, "fpisa: job 1 is created; write to stdout: No space left on device\n")
+    assert (status, err) == (1, "fpisa: job 1 is created; cannot write to stdout: No space left on device\n")
     assert [j["job"] for j in net.json("job", "list")] == [1]
 
 
@@ -204,7 +204,7 @@ def test_route_to_a_parent(lab):
                          ("198.51.100.1", "parent 198.51.100.1: route: .*unreachable; add a route")):
         refused(net, leaf(parent=parent), "job 9: " + says)
     refused(net, leaf("--foreign-address", worker=f"{net.addresses[0]}@p0", address="192.0.2.9"),
-            "job 9: .*from 192.0.2.9 to the parent; a leaf needs an address of this machine outside a VRF")
+            "job 9: .*from 192.0.2.9 to the parent; a leaf's address must be an address of this machine, on an interface outside any VRF")
     for tree in leaf(), add(net, "--mode", "exact", "--leaves", job=9):
         refused(net, [*tree, "--format", "bf16", "--elements", 672],
                 "672 elements make a frame of 2792 bytes, but the MTU of p0 is 1500; try --elements 320")

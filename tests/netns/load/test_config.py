@@ -172,15 +172,15 @@ def test_taken_back(net, config):
     config.write((1, {}), (2, {"format": "fp16"}))
     net.worker[1].ip("link set eth0 mtu 9000")
     net.agg.ip("link set p1 mtu 9000")
-    assert not config.refused("p1: attach native XDP")
+    assert not config.refused("p1: cannot attach native XDP")
     assert not os.path.exists(PIN)
     net.fpisa("load", "p0")
     net.fpisa("job", "add", 9, "--workers", net.addresses[0], "--address", ADDRESS)
     before = jobs(net), programs(net)
-    config.refused("p1: attach native XDP")
+    config.refused("p1: cannot attach native XDP")
     assert (jobs(net), programs(net)) == before
     net.agg.ip("link set p0 xdp off")
-    config.refused("p1: attach native XDP")
+    config.refused("p1: cannot attach native XDP")
     assert jobs(net) == before[0] and not programs(net)
     # Make a map refuse new entries after the first job, so that the second job fails.
     net.fpisa("unload")
@@ -189,7 +189,7 @@ def test_taken_back(net, config):
     net.load()
     os.unlink(PIN + "/fpisa_exponents")
     net.bpftool("map", "create", PIN + "/fpisa_exponents", "type", "array", "key", 4, "value", 8, "entries", 1, "name", "x")
-    config.refused("family w2r32: load")
+    config.refused("family w2r32: cannot load")
     assert not jobs(net)
 
 

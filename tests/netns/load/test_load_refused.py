@@ -23,7 +23,7 @@ def test_load_refusals(lab):
     refused(net, ["load", "p0", "--port", "70000"], "--port: '70000' is not a number", 2, usage=True)
     refused(net, ["load", "p0", "--pin", "/dev/shm/fpisa"], "not on a BPF filesystem; mount -t bpf")
     assert not os.path.exists("/dev/shm/fpisa")
-    refused(net, ["load", "p0", "--pin", BPFFS + "/no/such"], "/no: No such file or directory; make it with")
+    refused(net, ["load", "p0", "--pin", BPFFS + "/no/such"], "/no: No such file or directory; create it with")
     refused(net, ["load", "p0"], "no privilege; run as root", uid=65534)
 
 
@@ -45,14 +45,14 @@ def test_load_above_and_below(lab):
     refused(net, ["load", "br9", "--mode", "skb", "--pin", BPFFS + "/other"], "br9: a datapath is on p0, below it")
     net.fpisa("unload")
     net.fpisa("load", "br9", "--mode", "skb")
-    refused(net, ["load", "p0"], r"p0: attach XDP: br9, above it, has a program \(fpisa, id \d+\); fpisa unload br9 first")
+    refused(net, ["load", "p0"], r"p0: cannot attach XDP: br9, above it, has a program \(fpisa, id \d+\); fpisa unload br9 first")
     net.add_job(1)
     net.check_sum(1)
     net.fpisa("unload")
     net.agg.ip("link add ve0 type veth peer name ve1", "link set ve0 up", "link set ve1 up")
     net.fpisa("load", "ve0")
     net.agg.run("bpftool", "net", "attach", "xdpgeneric", "pinned", PIN + "/fpisa_mau0", "dev", "br9")
-    refused(net, ["load", "p0"], r"p0: attach XDP: br9, above it, has a program \(fpisa_mau0, id \d+\); ip link set dev br9 xdpgeneric off first")
+    refused(net, ["load", "p0"], r"p0: cannot attach XDP: br9, above it, has a program \(fpisa_mau0, id \d+\); ip link set dev br9 xdpgeneric off first")
     net.agg.ip("link set dev br9 xdpgeneric off")
     net.fpisa("load", "p0")
 
@@ -85,7 +85,7 @@ def test_verbs_without_descriptors(lab, most):
     net.add_job(3)
     for argv in (["unload"], ["unload", "p0"], ["job", "del", "3"], ["job", "add", "4"], ["status"], ["query", "del", "5"], ["doctor"], ["load", "p0"]):
         status, _, err = net.agg.try_run("prlimit", f"--nofile={most}", FPISA, *argv)
-        assert (status, err) == (1, "fpisa: open 100 descriptors: Too many open files; raise the limit, ulimit -n 1024\n"), argv
+        assert (status, err) == (1, "fpisa: cannot open 100 descriptors: Too many open files; raise the limit, ulimit -n 1024\n"), argv
     assert [job["job"] for job in net.json("job", "list")] == [3]
     assert net.agg.try_run("prlimit", "--nofile=40:110", FPISA, "job", "del", "3")[0] == 0
 
@@ -109,7 +109,7 @@ def test_load_fails_on_the_second_interface(lab):
     net = lab()
     net.worker[1].ip("link set eth0 mtu 9000")
     net.agg.ip("link set p1 mtu 9000")
-    refused(net, ["load", "p0", "p1"], "p1: attach native XDP: .*; try --mode skb")
+    refused(net, ["load", "p0", "p1"], "p1: cannot attach native XDP: .*; try --mode skb")
 
 
 @pytest.mark.parametrize("way", ["read-only", "no directory", "no bpffs"])

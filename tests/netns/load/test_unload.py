@@ -54,7 +54,7 @@ def test_unload_while_another_namespace_runs_it(lab):
     net.fpisa("load", *net.ports)
     net.check_sum(1)
     assert re.fullmatch(said, net.fpisa("unload"))
-    refused(net, ["unload"], rf"{PIN}: the datapath does not run in this network namespace, but on e0 of another; {there}")
+    refused(net, ["unload"], rf"{PIN}: the datapath is not attached in this network namespace, but on e0 of another; {there}")
     _, out, _ = net.agg.try_run(FPISA, "doctor")
     line, = [x for x in out.splitlines() if " datapath: " in x]
     assert re.fullmatch(rf"ok     datapath: attached: the datapath pinned in {PIN} runs on no interface of this network namespace, but on e0 of "
@@ -109,8 +109,8 @@ def test_unload_that_may_not_look_into_processes(lab):
 
 
 @pytest.mark.parametrize("scarce, said", [
-    ({"SCARCE_PIN": "fpisa_jobs"}, r"Too many open files in system"), ({"SCARCE_LINK": "p0"}, r"p0: look up its XDP program: .*memory"),
-    ({"SCARCE_LINK": "p0", "named": "p0"}, r"p0: look up its XDP program: .*memory")])
+    ({"SCARCE_PIN": "fpisa_jobs"}, r"Too many open files in system"), ({"SCARCE_LINK": "p0"}, r"p0: cannot look up its XDP program: .*memory"),
+    ({"SCARCE_LINK": "p0", "named": "p0"}, r"p0: cannot look up its XDP program: .*memory")])
 def test_unload_that_cannot_tell(lab, tmp_path, scarce, said):
     """An interface or a pin that cannot be examined may have a datapath, so running datapaths keep their pins and jobs."""
     net = lab(workers=1)
@@ -128,7 +128,7 @@ def test_stamp_that_cannot_be_read(lab, tmp_path):
     net = lab(workers=1)
     net.load()
     status, _, err = net.agg.try_run(FPISA, "job", "list", env={**os.environ, "SCARCE_PIN": "fpisa_abi", "LD_PRELOAD": library(SCARCE, tmp_path)})
-    assert status == 1 and "fpisa_abi: open: Too many open files in system" in err and "version" not in err, err
+    assert status == 1 and "fpisa_abi: cannot open: Too many open files in system" in err and "version" not in err, err
 
 
 def pin_map(net, path, name):
@@ -218,7 +218,7 @@ def test_unload_of_both_of_a_stack(lab):
 
     net.agg.ip("link add br9 type bridge", "link set p0 master br9")
     load_both()
-    refused(net, ["unload", "p0"], r"p0: detach XDP: br9, above it, has a program \(fpisa, id \d+\); fpisa unload br9 first")
+    refused(net, ["unload", "p0"], r"p0: cannot detach XDP: br9, above it, has a program \(fpisa, id \d+\); fpisa unload br9 first")
     net.fpisa("unload", "p0", "br9")
     assert not os.path.exists(PIN)
     load_both()

@@ -336,7 +336,7 @@ def test_refusals(asked, tmp_path):
             (lambda: os.chmod(other, 0o644), "users other than its owner may use it"), (lambda: os.unlink(other), "No such file or directory"),
             (lambda: write_private(other, "queries:0123456789abcdef:0123\n"), "the line is not a key NAME:ID:SECRET")):
         make()
-        assert re.search(f"run: read the master's key file: {other}(:1)?: {why}", q.fails(*groups, key=other))
+        assert re.search(f"run: cannot read the master's key file: {other}(:1)?: {why}", q.fails(*groups, key=other))
         status, _, err = q.master.try_run(FPISA, "query", "worker", q.directory(0), "--key", other)
         assert status == 1 and re.search(f"worker: the worker's key file: {other}(:1)?: {why}", err), err
     # These peers are not masters. They send unencrypted text and random bytes.

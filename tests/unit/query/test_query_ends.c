@@ -472,7 +472,8 @@ static void spill_fails(void **state)
 	assert_int_equal(fpisa_query_next(q, &row), 1);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(fpisa_query_next(q, &row), -EIO);
-		assert_string_equal(fpisa_query_error(), "write groups beyond the memory limit: Input/output error");
+		assert_string_equal(fpisa_query_error(),
+				    "cannot write groups beyond the memory limit: Input/output error");
 		assert_int_equal(fpisa_query_work(q, 0), -EIO);
 	}
 	fpisa_query_close(q);

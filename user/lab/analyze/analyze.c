@@ -292,7 +292,7 @@ int verb_analyze(int argc, char **argv)
 	in = calloc(n, sizeof(*in));
 	figures = calloc(n, sizeof(*figures));
 	if (!files || !in || !figures) {
-		err = fail(-ENOMEM, NULL, "analyze: allocate memory for %zu files", (size_t)n);
+		err = fail(-ENOMEM, NULL, "analyze: cannot allocate memory for %zu files", (size_t)n);
 		goto out;
 	}
 	err = open_files(&o, argv + optind, files, n, in, &inputs);

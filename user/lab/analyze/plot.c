@@ -197,7 +197,7 @@ static int run_gnuplot(FILE *input)
 
 	err = -posix_spawn_file_actions_init(&actions);
 	if (err)
-		return fail(err, NULL, "gnuplot: start it");
+		return fail(err, NULL, "gnuplot: cannot start");
 	if (input)
 		err = -posix_spawn_file_actions_adddup2(&actions, fileno(input), STDIN_FILENO);
 	if (!err)
@@ -206,10 +206,10 @@ static int run_gnuplot(FILE *input)
 		err = -posix_spawnp(&pid, "gnuplot", &actions, NULL, input ? script : version, environ);
 	posix_spawn_file_actions_destroy(&actions);
 	if (err)
-		return fail(err, err == -ENOENT ? "install gnuplot-nox" : NULL, "gnuplot: start it");
+		return fail(err, err == -ENOENT ? "install gnuplot-nox" : NULL, "gnuplot: cannot start");
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
-			return fail(-errno, NULL, "gnuplot: wait for it");
+			return fail(-errno, NULL, "gnuplot: cannot wait for the process");
 	if (status)
 		return refuse(-EIO, "gnuplot: failed, see its message above; without --plot, only the tables are "
 				    "printed");
@@ -246,16 +246,16 @@ int analyze_plot(const struct analyze_options *o, const struct analyze_input *in
 	int err;
 
 	if (!p.script)
-		return fail(-errno, "make room in /tmp", "gnuplot: make its script");
+		return fail(-errno, "make room in /tmp", "gnuplot: cannot create its script");
 	for (size_t k = 0; k < COUNT(pictures); k++)
 		for (size_t i = 0; i < COUNT(kinds); i++) {
 			path_of(o, k, i, path);
 			write_picture(&p, pictures[k], kinds[i], path);
 		}
 	if (fflush(p.script) || ferror(p.script))
-		err = fail(-errno, NULL, "gnuplot: write its script");
+		err = fail(-errno, NULL, "gnuplot: cannot write its script");
 	else if (lseek(fileno(p.script), 0, SEEK_SET) < 0)
-		err = fail(-errno, NULL, "gnuplot: read its script");
+		err = fail(-errno, NULL, "gnuplot: cannot read its script");
 	else
 		err = run_gnuplot(p.script);
 	fclose(p.script);

@@ -215,7 +215,7 @@ static int make_config(struct bench_arith *a, struct bench_config *c)
 	for (int s = 0; s < BENCH_STEPS; s++) {
 		c->ns[s] = calloc(a->o.rounds, sizeof(*c->ns[s]));
 		if (!c->ns[s])
-			return fail(-ENOMEM, NULL, "bench: allocate memory");
+			return fail(-ENOMEM, NULL, "bench: cannot allocate memory");
 	}
 	return make_job(a, c);
 }

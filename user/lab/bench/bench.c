@@ -131,7 +131,7 @@ static int choose_cpus(struct bench_arith *a)
 	for (int i = 0; a->o.cpus == 2 && i < BENCH_SCALINGS; i++) {
 		a->scaling[i] = calloc(a->o.rounds, sizeof(double));
 		if (!a->scaling[i])
-			return fail(-ENOMEM, NULL, "bench: allocate memory");
+			return fail(-ENOMEM, NULL, "bench: cannot allocate memory");
 	}
 	return 0;
 }
@@ -143,7 +143,7 @@ static int measure(struct bench_arith *a)
 	for (int i = 0; i < BENCH_KNOWN; i++) {
 		a->known[i] = calloc(a->o.rounds, sizeof(double));
 		if (!a->known[i])
-			return fail(-ENOMEM, NULL, "bench: allocate memory");
+			return fail(-ENOMEM, NULL, "bench: cannot allocate memory");
 	}
 	for (uint64_t round = 0; !err && round < a->o.rounds; round++) {
 		progress_share("bench arith", round, a->o.rounds);

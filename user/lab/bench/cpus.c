@@ -114,7 +114,7 @@ static int make_frames(struct worker *w)
 
 	w->frame = calloc(CHUNKS * BENCH_WORKERS, sizeof(*w->frame));
 	if (!w->frame)
-		return fail(-ENOMEM, NULL, "bench: allocate frames");
+		return fail(-ENOMEM, NULL, "bench: cannot allocate frames");
 	for (uint32_t at = 0; at < CHUNKS; at++, c.chunk++)
 		for (uint32_t r = 0; r < BENCH_WORKERS; r++)
 			if (its_part(w, at, r))
@@ -224,7 +224,7 @@ static int slices(struct bench_arith *a, enum part part, uint32_t set, double *r
 	}
 	/* If a thread could not be started, the other thread waits at the barrier until the process ends. */
 	if (err)
-		return fail(err, NULL, "bench: start a thread on each CPU");
+		return fail(err, NULL, "bench: cannot start a thread on each CPU");
 	*rate = 0;
 	for (int i = 0; i < 2; i++) {
 		if (!(begun >> i & 1))

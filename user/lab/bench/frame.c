@@ -17,7 +17,7 @@ int bench_run(int prog_fd, const struct bench_frame *f, uint32_t *ns, uint32_t *
 	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = f->data, .data_size_in = f->len, .repeat = 1);
 
 	if (bpf_prog_test_run_opts(prog_fd, &o))
-		return fail(-errno, NULL, "bench: run a program");
+		return fail(-errno, NULL, "bench: cannot run a program");
 	*ns = o.duration;
 	*action = o.retval;
 	return 0;
@@ -32,7 +32,7 @@ int bench_run_live(int prog_fd, const struct bench_frame *f, uint32_t *ns)
 
 	*ns = 0;
 	if (bpf_prog_test_run_opts(prog_fd, &o))
-		return errno == EINVAL ? 0 : fail(-errno, NULL, "bench: run a program on live frames");
+		return errno == EINVAL ? 0 : fail(-errno, NULL, "bench: cannot run a program on live frames");
 	*ns = o.duration;
 	return 0;
 }

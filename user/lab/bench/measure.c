@@ -37,14 +37,14 @@ int enter_sysfs(void)
 {
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || mount("sysfs", "/sys", "sysfs", 0, NULL) ||
 	    mount("bpf", LAB_BPFFS, "bpf", 0, "mode=0700"))
-		return fail(-errno, NULL, "bench: mount sysfs");
+		return fail(-errno, NULL, "bench: cannot mount sysfs");
 	return 0;
 }
 
 int enter_network(void)
 {
 	if (unshare(CLONE_NEWNET | CLONE_NEWNS))
-		return fail(-errno, NULL, "bench: make a network namespace");
+		return fail(-errno, NULL, "bench: cannot create a network namespace");
 	return enter_sysfs();
 }
 
@@ -92,7 +92,7 @@ pid_t napi_thread(const char *dev)
 	}
 	if (dir)
 		closedir(dir);
-	return found < 0 ? fail(-ESRCH, NULL, "%s: find the thread that polls the link", dev) : found;
+	return found < 0 ? fail(-ESRCH, NULL, "%s: cannot find the thread that polls the link", dev) : found;
 }
 
 static int ascending(const void *a, const void *b)

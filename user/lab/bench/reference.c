@@ -55,7 +55,7 @@ static int add_program(struct bench_reference *r, const struct bpf_program *prog
 				      BENCH_MAX_PROGRAMS);
 		p->ns = calloc(rounds, sizeof(*p->ns));
 		if (!p->ns)
-			return fail(-ENOMEM, NULL, "bench: allocate memory");
+			return fail(-ENOMEM, NULL, "bench: cannot allocate memory");
 		snprintf(p->name, sizeof(p->name), "%s%s%s", name + n, name[n] ? " " : "", compiler);
 		p->kind = kinds[k].kind;
 		p->fd = bpf_program__fd(prog);
@@ -100,7 +100,7 @@ static int check_add(const struct bench_program *p, int rows_fd, struct bench_so
 		if (!err && bpf_map_lookup_elem(rows_fd, &key, after))
 			err = -errno;
 		if (err)
-			return fail(err, NULL, "bench: program %s: run it", p->name);
+			return fail(err, NULL, "bench: program %s: cannot run", p->name);
 		for (int k = 0; k < BENCH_ELEMENTS; k++)
 			if (after[k] != before[k] + in[k])
 				return refuse(-EIO, "bench: program %s: element %d: wrong sum", p->name, k);
@@ -119,7 +119,7 @@ static int open_object(struct bench_reference *r, int which, const void *elf, si
 	log_start();
 	o = bpf_object__open_mem(elf, size, NULL);
 	if (!o)
-		return refuse(-errno, "bench: open programs: %s", reason(-errno));
+		return refuse(-errno, "bench: cannot open programs: %s", reason(-errno));
 	r->object[which] = o;
 	compiler = compiler_of(o);
 	/* If there was only one compiler, it built both objects. */
@@ -127,7 +127,7 @@ static int open_object(struct bench_reference *r, int which, const void *elf, si
 		return 0;
 	err = bpf_object__load(o);
 	if (err)
-		return refuse(err, "bench: load programs: %s; --verbose shows the verifier's log", reason(err));
+		return refuse(err, "bench: cannot load programs: %s; --verbose shows the verifier's log", reason(err));
 	bpf_object__for_each_program(prog, o)
 		err = err ?: add_program(r, prog, compiler, rounds);
 	for (int i = from; !err && i < r->programs; i++)

@@ -222,7 +222,7 @@ static int add_setting(struct bench_wire *w, struct bench_setting s)
 	s.aggregator = calloc(w->rounds, sizeof(double));
 	s.worker = calloc(w->rounds, sizeof(double));
 	w->setting[w->settings++] = s;
-	return s.goodput && s.aggregator && s.worker ? 0 : fail(-ENOMEM, NULL, "bench: allocate memory");
+	return s.goodput && s.aggregator && s.worker ? 0 : fail(-ENOMEM, NULL, "bench: cannot allocate memory");
 }
 
 static int add_settings(struct bench_wire *w)

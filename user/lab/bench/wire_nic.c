@@ -41,7 +41,7 @@ static int check_mtu(const struct bench_wire *w)
 		int mtu = interface_mtu(w->dev[i]);
 
 		if (mtu < 0)
-			return fail(mtu, NULL, "%s: read the MTU", w->dev[i]);
+			return fail(mtu, NULL, "%s: cannot read the MTU", w->dev[i]);
 		for (uint32_t k = 0; k < w->elements.n; k++) {
 			int bytes =
 				FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + (int)(w->elements.elements[k] * sizeof(float));
@@ -77,11 +77,11 @@ int bench_nic_open(struct bench_wire *w)
 	}
 	if (!err) {
 		w->entry_fd = pin_open(pin_of(w), "fpisa");
-		err = w->entry_fd < 0 ? fail(w->entry_fd, NULL, "%s/fpisa: open", pin_of(w)) : 0;
+		err = w->entry_fd < 0 ? fail(w->entry_fd, NULL, "%s/fpisa: cannot open", pin_of(w)) : 0;
 	}
 	if (!err) {
 		w->stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
-		err = w->stats_fd < 0 ? fail(-errno, NULL, "bench: count the run time of programs") : 0;
+		err = w->stats_fd < 0 ? fail(-errno, NULL, "bench: cannot count the run time of programs") : 0;
 	}
 	if (!err)
 		fprintf(stderr, "on each worker: fpisa bench worker ADDRESS, with these options but for --workers\n");

@@ -135,7 +135,7 @@ static int together(struct side *s, void *(*work)(void *), struct report *r)
 		begun += !err;
 	}
 	if (err)
-		snprintf(r->message, sizeof(r->message), "start a thread: %s", strerror(err));
+		snprintf(r->message, sizeof(r->message), "cannot start a thread: %s", strerror(err));
 	for (uint32_t i = 0; i < begun; i++) {
 		pthread_join(s->thread[i].id, NULL);
 		if (!err && s->thread[i].error) {

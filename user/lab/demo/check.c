@@ -262,7 +262,7 @@ int demo_check(const struct demo *d, const struct fpisa_counters *c, struct demo
 		merge(k, &share[i].k);
 	}
 	if (err)
-		return fail(err, NULL, "demo: start a thread");
+		return fail(err, NULL, "demo: cannot start a thread");
 	if (k->mismatches || k->disagreements || k->wrong_flags || !demo_counts_agree(c, k) ||
 	    !demo_histogram_agrees(d, k))
 		return -EBADMSG;

@@ -23,8 +23,8 @@ static int share(size_t size, void *out)
 	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (p == MAP_FAILED)
-		return fail(-errno, "try a smaller --vector, or fewer --workers", "demo: allocate %zu bytes of memory",
-			    size);
+		return fail(-errno, "try a smaller --vector, or fewer --workers",
+			    "demo: cannot allocate %zu bytes of memory", size);
 	*(void **)out = p;
 	return 0;
 }

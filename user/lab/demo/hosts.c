@@ -50,7 +50,7 @@ int demo_hosts_make(struct demo *d)
 	}
 	err = lab_batch_run(&b, message, sizeof(message));
 	if (err)
-		return refuse(err, "make links: %s", message);
+		return refuse(err, "cannot create links: %s", message);
 	for (uint32_t r = 0; r < d->o.workers; r++) {
 		char port[IF_NAMESIZE];
 
@@ -58,7 +58,7 @@ int demo_hosts_make(struct demo *d)
 		snprintf(path, sizeof(path), "/proc/%d/ns/net", d->process[r].pid);
 		d->netns[r] = open(path, O_RDONLY | O_CLOEXEC);
 		if (d->netns[r] < 0 || lab_gro_on(port))
-			return fail(-errno, NULL, "demo: rank %u: open its network namespace", r);
+			return fail(-errno, NULL, "demo: rank %u: cannot open its network namespace", r);
 	}
 	return 0;
 }
@@ -76,7 +76,7 @@ int demo_hosts_join(uint32_t rank, char *message, size_t size)
 		return err;
 	err = lab_gro_on("eth0");
 	if (err)
-		snprintf(message, size, "eth0: turn GRO on: %s", strerror(-err));
+		snprintf(message, size, "eth0: cannot turn GRO on: %s", strerror(-err));
 	return err;
 }
 
@@ -109,10 +109,11 @@ int demo_hosts_load(struct demo *d)
 	int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC), err = 0;
 
 	for (uint32_t r = 0; !err && r < d->o.workers; r++)
-		err = home < 0 || setns(d->netns[r], CLONE_NEWNET) ? fail(-errno, NULL, "demo: enter a namespace") :
-								     load(d, r);
+		err = home < 0 || setns(d->netns[r], CLONE_NEWNET) ?
+			      fail(-errno, NULL, "demo: cannot enter a namespace") :
+			      load(d, r);
 	if (home >= 0 && setns(home, CLONE_NEWNET) && !err)
-		err = fail(-errno, NULL, "demo: enter a namespace");
+		err = fail(-errno, NULL, "demo: cannot enter a namespace");
 	if (home >= 0)
 		close(home);
 	return err;
@@ -129,7 +130,7 @@ int demo_hosts_traffic(struct demo_traffic *t, uint32_t hosts)
 	uint32_t host;
 
 	if (!f)
-		return fail(-errno, NULL, "demo: read counters of links");
+		return fail(-errno, NULL, "demo: cannot read counters of links");
 	while (fgets(line, sizeof(line), f))
 		if (sscanf(line, " " DEMO_PORT "%" SCNu32 ": %" SCNu64 " %*u %*u %*u %*u %*u %*u %*u %" SCNu64, &host,
 			   &received, &sent) == 3 &&

@@ -35,7 +35,7 @@ int demo_release(struct demo *d)
 {
 	for (uint32_t r = 0; r < d->o.workers; r++)
 		if (send(d->process[r].control, "", 1, MSG_NOSIGNAL) != 1)
-			return fail(-errno, NULL, "demo: rank %u: send to the worker process", r);
+			return fail(-errno, NULL, "demo: rank %u: cannot send to the worker process", r);
 	return 0;
 }
 
@@ -90,7 +90,7 @@ int demo_await(struct demo *d, enum demo_state state, void (*progress)(const str
 			return 0;
 		n = poll(p, d->o.workers, progress ? TICK_MS : -1);
 		if (n < 0)
-			return fail(-errno, NULL, "demo: wait for workers");
+			return fail(-errno, NULL, "demo: cannot wait for workers");
 		for (uint32_t r = 0; r < d->o.workers; r++) {
 			err = p[r].revents ? hear(d, r) : 0;
 			if (err)

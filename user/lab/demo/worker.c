@@ -111,7 +111,7 @@ static int work(struct worker *w)
 
 	err = unshare(CLONE_NEWNET) ? -errno : 0;
 	if (err) {
-		snprintf(message, size, "make a network namespace: %s", strerror(-err));
+		snprintf(message, size, "cannot create a network namespace: %s", strerror(-err));
 		return err;
 	}
 	report_and_wait(w, DEMO_READY);

@@ -24,13 +24,13 @@
 
 static int enter(int fd)
 {
-	return setns(fd, CLONE_NEWNET) ? fail(-errno, NULL, "soak: enter a network namespace") : 0;
+	return setns(fd, CLONE_NEWNET) ? fail(-errno, NULL, "soak: cannot enter a network namespace") : 0;
 }
 
 static int open_here(int *fd)
 {
 	*fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-	return *fd < 0 ? fail(-errno, NULL, "soak: open this network namespace") : 0;
+	return *fd < 0 ? fail(-errno, NULL, "soak: cannot open this network namespace") : 0;
 }
 
 /* Create a network namespace without entering it. */
@@ -39,7 +39,7 @@ static int make(struct soak *s, int *fd)
 	int err;
 
 	if (unshare(CLONE_NEWNET))
-		return fail(-errno, NULL, "soak: make a network namespace");
+		return fail(-errno, NULL, "soak: cannot create a network namespace");
 	err = open_here(fd);
 	return enter(s->home_fd) ?: err;
 }
@@ -49,7 +49,7 @@ static int run(struct lab_batch *b)
 	char message[256];
 	int err = lab_batch_run(b, message, sizeof(message));
 
-	return err ? refuse(err, "soak: make links: %s", message) : 0;
+	return err ? refuse(err, "soak: cannot create links: %s", message) : 0;
 }
 
 const struct star soak_star = {
@@ -86,7 +86,7 @@ static int make_middlebox(struct soak *s)
 		snprintf(dev, sizeof(dev), "b%u", h);
 		err = lab_gro_on(dev);
 		if (err)
-			fail(err, NULL, "soak: %s: turn GRO on", dev);
+			fail(err, NULL, "soak: %s: cannot turn GRO on", dev);
 	}
 	return err;
 }
@@ -137,7 +137,7 @@ int soak_link_set(uint32_t host, bool up)
 		err = -errno;
 	if (fd >= 0)
 		close(fd);
-	return err ? fail(err, NULL, "soak: %s: set it %s", ifr.ifr_name, up ? "up" : "down") : 0;
+	return err ? fail(err, NULL, "soak: %s: cannot set it %s", ifr.ifr_name, up ? "up" : "down") : 0;
 }
 
 /* -- closing ------------------------------------------------------------- */

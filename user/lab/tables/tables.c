@@ -123,13 +123,14 @@ static int compare_kernel(uint64_t seed, struct kernel_check *check)
 		return 0;
 	}
 	if (err)
-		return refuse(err, "tables: load the program: %s; --verbose shows the verifier's log", reason(err));
+		return refuse(err, "tables: cannot load the program: %s; --verbose shows the verifier's log",
+			      reason(err));
 	for (int fn = 0; !err && fn < FPISA_FUNCTIONS; fn++)
 		for (size_t i = 0; !err && i < FORMATS; i++)
 			for (uint64_t run = 0; !err && run < KERNEL_RUNS; run++)
 				err = compare_run(k, fn, formats[i], seed, run, check);
 	tables_kernel_close(k);
-	return err ? fail(err, NULL, "tables: run the program") : 0;
+	return err ? fail(err, NULL, "tables: cannot run the program") : 0;
 }
 
 /* -- output --------------------------------------------------------------- */
@@ -266,7 +267,7 @@ int verb_tables(int argc, char **argv)
 			err = tables_measure(fn, formats[i], o.samples, o.seed, &e);
 			if (err) {
 				json_object_put(rows);
-				return fail(err, NULL, "tables: start a thread");
+				return fail(err, NULL, "tables: cannot start a thread");
 			}
 			worst = fmax(worst, e.value.error);
 			good = good && within(fpisa_format_of(formats[i]), &e);

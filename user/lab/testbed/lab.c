@@ -26,12 +26,12 @@
 int lab_enter(const char *verb)
 {
 	if (unshare(CLONE_NEWNET | CLONE_NEWNS))
-		return fail(-errno, NEED_ROOT, "%s: make namespaces", verb);
+		return fail(-errno, NEED_ROOT, "%s: cannot create namespaces", verb);
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
-		return fail(-errno, NULL, "%s: make mounts private", verb);
+		return fail(-errno, NULL, "%s: cannot make mounts private", verb);
 	if (mount("bpf", LAB_BPFFS, "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700"))
 		return fail(-errno, "mount sysfs, and boot a kernel with BPF",
-			    "%s: mount a BPF filesystem on " LAB_BPFFS, verb);
+			    "%s: cannot mount a BPF filesystem on " LAB_BPFFS, verb);
 	return 0;
 }
 

@@ -101,7 +101,7 @@ int process_spawn(struct process *p, int netns, process_fn *work, void *arg)
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	close(pair[1]);
 	close(life[1]);
-	return err ? fail(err, NULL, "start a worker process") : 0;
+	return err ? fail(err, NULL, "cannot start a worker process") : 0;
 }
 
 int process_close_fds(int control)
@@ -151,7 +151,8 @@ static int take_report(const struct process *p, struct report *r)
 {
 	ssize_t n = recv(p->control, r, sizeof(*r), 0);
 
-	return n == sizeof(*r) ? 0 : fail(n < 0 ? -errno : -ECHILD, NULL, "receive the report of a worker process");
+	return n == sizeof(*r) ? 0 :
+				 fail(n < 0 ? -errno : -ECHILD, NULL, "cannot receive the report of a worker process");
 }
 
 int processes_spawn(struct processes *p, process_fn *work, void *arg)
@@ -171,7 +172,7 @@ int processes_order(const struct processes *p, const char *who, const void *orde
 
 	for (uint32_t i = 0; i < p->n; i++)
 		if (send(p->process[i].control, order, size, MSG_NOSIGNAL) != (ssize_t)size)
-			return fail(-errno, NULL, "%s: rank %u: send to the worker process", who, i);
+			return fail(-errno, NULL, "%s: rank %u: cannot send to the worker process", who, i);
 	for (uint32_t i = 0; i < p->n; i++) {
 		if (take_report(&p->process[i], &r))
 			return -ECHILD;

@@ -73,7 +73,7 @@ int star_make(const struct star *s, const struct process *worker, uint32_t worke
 		star_add_link(&b, s, r, netns);
 	}
 	err = lab_batch_run(&b, message, sizeof(message));
-	return err ? refuse(err, "make links: %s", message) : 0;
+	return err ? refuse(err, "cannot create links: %s", message) : 0;
 }
 
 int star_join(const struct star *s, uint32_t link, char *message, size_t size)
@@ -89,6 +89,6 @@ int star_join(const struct star *s, uint32_t link, char *message, size_t size)
 		return err;
 	err = lab_gro_on(peer);
 	if (err)
-		snprintf(message, size, "%s: turn GRO on: %s", peer, strerror(-err));
+		snprintf(message, size, "%s: cannot turn GRO on: %s", peer, strerror(-err));
 	return err;
 }

@@ -17,12 +17,12 @@ static int read_all(struct gradients *g, int fd)
 
 	g->file = malloc(g->size);
 	if (!g->file)
-		return fail(-ENOMEM, NULL, "%s: allocate %zu bytes of memory", g->path, g->size);
+		return fail(-ENOMEM, NULL, "%s: cannot allocate %zu bytes of memory", g->path, g->size);
 	while (at < g->size) {
 		ssize_t n = read(fd, g->file + at, g->size - at);
 
 		if (n < 0)
-			return fail(-errno, NULL, "%s: read", g->path);
+			return fail(-errno, NULL, "%s: cannot read", g->path);
 		if (!n)
 			return refuse(-EIO, "%s became shorter while it was read; try again", g->path);
 		at += n;

@@ -193,7 +193,7 @@ int fpisa_engine_start(struct fpisa_engine **out)
 	if (rc) {
 		e->thread = 0;
 		fpisa_engine_stop(e);
-		return fpisa_fail(rc, "start a progress thread: %s", strerror(-rc));
+		return fpisa_fail(rc, "cannot start a progress thread: %s", strerror(-rc));
 	}
 	*out = e;
 	return 0;

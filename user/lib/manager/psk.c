@@ -151,7 +151,7 @@ static int read_keys(struct fpisa_psks *keys, int fd, const char *file)
 	while ((got = read(fd, text + n, FILE_MOST - n)) > 0)
 		n += (size_t)got;
 	if (got < 0)
-		rc = fpisa_fail(-errno, "%s: read: %s", file, strerror(errno));
+		rc = fpisa_fail(-errno, "%s: cannot read: %s", file, strerror(errno));
 	else if (n == FILE_MOST || memchr(text, 0, n))
 		rc = fpisa_fail(-EINVAL, "%s is not a key file; `fpisa key new` creates one", file);
 	text[n] = 0;
@@ -212,7 +212,7 @@ static int append(int fd, const char *file, const struct fpisa_psk *psk)
 	int n, rc = 0;
 
 	if (size < 0 || (size && pread(fd, &last, 1, size - 1) != 1))
-		return fpisa_fail(-EIO, "%s: read", file);
+		return fpisa_fail(-EIO, "%s: cannot read", file);
 	fpisa_psk_identity(psk, identity);
 	if (size + (off_t)sizeof(line) >= FILE_MOST)
 		return fpisa_fail(-EFBIG,
@@ -224,9 +224,10 @@ static int append(int fd, const char *file, const struct fpisa_psk *psk)
 	line[n++] = '\n';
 	errno = ENOSPC; /* the write was short */
 	if (write(fd, line, (size_t)n) != n || fsync(fd)) {
-		rc = fpisa_fail(-errno, "%s: write: %s", file, strerror(errno));
+		rc = fpisa_fail(-errno, "%s: cannot write: %s", file, strerror(errno));
 		if (ftruncate(fd, size))
-			rc = fpisa_fail(rc, "%s: write: %s; remove the half line at its end", file, strerror(-rc));
+			rc = fpisa_fail(rc, "%s: cannot write: %s; remove the half line at its end", file,
+					strerror(-rc));
 	}
 	explicit_bzero(line, sizeof(line));
 	return rc;
@@ -251,7 +252,7 @@ int fpisa_psk_new(const char *name, const char *file, struct fpisa_psk *psk)
 	 */
 	while (!rc && flock(fd, LOCK_EX))
 		if (errno != EINTR)
-			rc = fpisa_fail(-errno, "%s: lock: %s", file, strerror(errno));
+			rc = fpisa_fail(-errno, "%s: cannot lock: %s", file, strerror(errno));
 	if (!rc)
 		rc = read_keys(&keys, fd, file);
 	if (!rc && of_name(&keys, name) == FPISA_PSK_OF_A_NAME)
@@ -266,7 +267,7 @@ int fpisa_psk_new(const char *name, const char *file, struct fpisa_psk *psk)
 	snprintf(psk->name, sizeof(psk->name), "%s", name);
 	if (!rc && (getrandom(psk->secret, sizeof(psk->secret), 0) != sizeof(psk->secret) ||
 		    getrandom(id, sizeof(id), 0) != sizeof(id)))
-		rc = fpisa_fail(-EIO, "create a key: get random numbers: %s", strerror(errno));
+		rc = fpisa_fail(-EIO, "cannot create a key: no random numbers: %s", strerror(errno));
 	if (!rc) {
 		for (size_t i = 0; i < sizeof(id); i++)
 			snprintf(psk->id + 2 * i, sizeof(psk->id) - 2 * i, "%02x", id[i]);

@@ -52,7 +52,7 @@ int fpisa_soft_init(struct fpisa_soft *s)
 		struct fpisa_key key;
 
 		if (getrandom(&key, sizeof(key), 0) != sizeof(key))
-			return fpisa_fail(-EIO, "create the job's key: get random numbers: %s", strerror(errno));
+			return fpisa_fail(-EIO, "cannot create the job's key: no random numbers: %s", strerror(errno));
 		j->key = key;
 	}
 	j->keyed = fpisa_wants_tags(j);

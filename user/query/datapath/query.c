@@ -59,12 +59,12 @@ struct bpf_object *query_open(const char *pin, __u32 query, const struct fpisa_j
 	log_start();
 	/* The seed is secret. A sender who knows the seed could choose keys that fill one bucket. */
 	if (getrandom(&q.seed, sizeof(q.seed), 0) != sizeof(q.seed)) {
-		fail(-errno, NULL, "query %u: draw a random number", query);
+		fail(-errno, NULL, "query %u: cannot draw a random number", query);
 		return NULL;
 	}
 	o = bpf_object__open_mem(bytes, size, &opts);
 	if (!o) {
-		refuse(-errno, "query %u: open object: %s", query, reason(-errno));
+		refuse(-errno, "query %u: cannot open the object: %s", query, reason(-errno));
 		return NULL;
 	}
 	bpf_object__for_each_program(prog, o) {
@@ -74,7 +74,7 @@ struct bpf_object *query_open(const char *pin, __u32 query, const struct fpisa_j
 	err = query_specialise(o, j->kind, &q);
 	if (!err)
 		return o;
-	fail(err, NULL, "query %u: set the sizes of its maps", query);
+	fail(err, NULL, "query %u: cannot set the sizes of its maps", query);
 	bpf_object__close(o);
 	return NULL;
 }
@@ -115,7 +115,7 @@ static int load(const struct datapath *dp, __u32 query, struct fpisa_job *j)
 	if (!err) {
 		fd = bpf_program__fd(bpf_object__next_program(o, NULL));
 		if (bpf_map_update_elem(dp->stages_fd, &index, &fd, BPF_ANY))
-			err = fail(-errno, NULL, "query %u: put its program into fpisa_stages", query);
+			err = fail(-errno, NULL, "query %u: cannot put its program into fpisa_stages", query);
 	}
 	bpf_object__close(o);
 	if (err)
@@ -157,8 +157,11 @@ int datapath_query(const struct datapath *dp, __u32 query, struct fpisa_job *out
 		return refuse(-ENOENT, "query %u is a job; see fpisa job show %u", query, query);
 	memcpy(out, &dp->jobs[query], sizeof(*out));
 	if (out->workers < 2 || out->workers > FPISA_MAX_WORKERS)
-		return refuse(-EPROTO, "query %u: its entry in fpisa_jobs is not valid; was the entry written by hand?",
-			      query);
+		return refuse(
+			-EPROTO,
+			"query %u: invalid entry in fpisa_jobs, perhaps written by hand; run fpisa unload, then load the "
+			"datapath again",
+			query);
 	return 0;
 }
 
@@ -174,7 +177,7 @@ static int read_entry(const struct datapath *dp, __u32 query, const char *map, v
 	if (fd < 0)
 		return fail(fd, NULL, "%s/%s", dp->pin, name);
 	if (bpf_map_lookup_elem(fd, &zero, out))
-		err = fail(-errno, NULL, "%s/%s: read", dp->pin, name);
+		err = fail(-errno, NULL, "%s/%s: cannot read", dp->pin, name);
 	close(fd);
 	return err;
 }

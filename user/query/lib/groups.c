@@ -139,7 +139,7 @@ int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes, uint32_t form,
 		return no_memory(g);
 	/* Keys come from other hosts, which must not be able to choose keys of the same bucket. */
 	if (getrandom(&g->config.seed, sizeof(g->config.seed), 0) != sizeof(g->config.seed))
-		return fpisa_fail(-EIO, "get random numbers: %s", strerror(errno));
+		return fpisa_fail(-EIO, "cannot get random numbers: %s", strerror(errno));
 	return 0;
 }
 
@@ -152,7 +152,7 @@ void fpisa_groups_free(struct fpisa_groups *g)
 
 static int spill_failed(int rc)
 {
-	return fpisa_fail(rc, "write groups beyond the memory limit: %s", strerror(-rc));
+	return fpisa_fail(rc, "cannot write groups beyond the memory limit: %s", strerror(-rc));
 }
 
 /*

@@ -96,7 +96,7 @@ static int join_as(struct fpisa_member *m, uint64_t number, int anew)
 	int rc = fpisa_incarnation_begin(&m->incarnation, number);
 
 	fpisa_joining_begin(&m->joining, anew);
-	return rc ? fpisa_fail(rc, "get random numbers: %s", strerror(-rc)) : 0;
+	return rc ? fpisa_fail(rc, "cannot get random numbers: %s", strerror(-rc)) : 0;
 }
 
 int fpisa_member_join(struct fpisa_member *m, uint32_t query, uint64_t token)
@@ -131,7 +131,7 @@ int fpisa_member_turn(struct fpisa_member *m, uint64_t now)
 		return 0;
 	fpisa_hello_write(&hello, m->query, &m->incarnation, &m->joining, &m->token, 0);
 	rc = m->t->ops->send(m->t, &out, 1);
-	return rc ? fpisa_fail(rc, "query %u: send: %s", m->query, strerror(-rc)) : 0;
+	return rc ? fpisa_fail(rc, "query %u: cannot send: %s", m->query, strerror(-rc)) : 0;
 }
 
 uint64_t fpisa_member_due(const struct fpisa_member *m)
@@ -279,5 +279,5 @@ int fpisa_member_send(struct fpisa_member *m, struct fpisa_member_frame *frame, 
 			};
 		rc = m->t->ops->send(m->t, out, batch);
 	}
-	return rc ? fpisa_fail(rc, "query %u: send: %s", m->query, strerror(-rc)) : 0;
+	return rc ? fpisa_fail(rc, "query %u: cannot send: %s", m->query, strerror(-rc)) : 0;
 }

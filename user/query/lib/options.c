@@ -154,7 +154,7 @@ static int take_key(struct fpisa_query *q, const struct fpisa_query_options *o)
 	rc = copy_text(&q->key_file, file);
 	if (!rc && (rc = fpisa_psk_last(&q->psk, file))) {
 		snprintf(why, sizeof(why), "%s", fpisa_query_error());
-		fpisa_fail(rc, "read the master's key file: %s", why);
+		fpisa_fail(rc, "cannot read the master's key file: %s", why);
 	}
 	return rc;
 }

@@ -153,7 +153,7 @@ int fpisa_query_start(struct fpisa_query *q)
 	int rc = fpisa_query_reset(q);
 
 	if (!rc && getrandom(&q->cookie, sizeof(q->cookie), 0) != sizeof(q->cookie))
-		rc = fpisa_fail(-EIO, "get random numbers: %s", strerror(errno));
+		rc = fpisa_fail(-EIO, "cannot get random numbers: %s", strerror(errno));
 	start.cookie = q->cookie;
 	if (!rc && q->kind != FPISA_QUERY_SCAN && !fpisa_query_is_direct(q))
 		rc = fpisa_member_join(&q->member, q->options.query, q->options.token);

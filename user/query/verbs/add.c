@@ -144,7 +144,7 @@ static int list_members(struct wanted *w, char **list)
 		return BAD_USAGE;
 	if (asprintf(list, "%s,%s", w->spec.workers, w->master) < 0) {
 		*list = NULL;
-		return fail(-ENOMEM, NULL, "query add: copy the list of workers");
+		return fail(-ENOMEM, NULL, "query add: cannot copy the list of workers");
 	}
 	w->spec.workers = *list;
 	return job_spec_complete_query(&w->spec);
@@ -177,7 +177,7 @@ static int make(struct wanted *w, const struct common *c, __u32 query)
 	if (!err && c->json)
 		err = query_print_json(&dp, query);
 	if (!err)
-		err = flush_stdout("query %u is created; write to stdout", query);
+		err = flush_stdout("query %u is created; cannot write to stdout", query);
 	datapath_close(&dp);
 	return err;
 }

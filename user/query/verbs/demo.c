@@ -117,12 +117,12 @@ int verb_query_demo(int argc, char **argv)
 	while (!err && (opt = next_option(argc, argv, options)) != -1) {
 		err = check(&c, opt);
 		if (!err && (opt >= OPT_VERB || opt == OPT_JSON) && !(all[n++] = passed_on(opt)))
-			err = fail(-ENOMEM, NULL, "query demo: copy its options");
+			err = fail(-ENOMEM, NULL, "query demo: cannot copy its options");
 	}
 	if (!err && optind != argc)
 		err = refuse(BAD_USAGE, "query demo: unexpected argument '%s'; see fpisa help query demo", argv[optind]);
 	if (!err && !find_script(here, script))
-		err = fail(-errno, NULL, "query demo: find its script");
+		err = fail(-errno, NULL, "query demo: cannot find its script");
 	if (!err) {
 		setenv("FPISA_BUILD", here, 1);
 		execv("/usr/bin/python3", all);

@@ -538,7 +538,7 @@ static int print_answer(struct fpisa_query *q, const struct asked *a, bool json)
 	fpisa_query_counts(q, &counts);
 	if (json)
 		print_json_counts(q, &counts, (double)(fpisa_now() - begun) / 1e9);
-	err = flush_stdout("query run: write to stdout");
+	err = flush_stdout("query run: cannot write to stdout");
 	if (!err && !json)
 		print_counts(q, &counts, a->options.join, (double)(fpisa_now() - begun) / 1e9);
 	return err;

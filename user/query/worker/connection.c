@@ -115,7 +115,7 @@ static int wait_for_more(struct session *s)
 	for (int i = 0; i < n; i++)
 		p[1 + i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
 	if (poll(p, (nfds_t)(1 + (n > 0 ? n : 0)), timeout_ms(s, fpisa_now())) < 0 && errno != EINTR)
-		return fpisa_fail(-errno, "poll: %s", strerror(errno));
+		return fpisa_fail(-errno, "cannot poll: %s", strerror(errno));
 	return 0;
 }
 

@@ -57,7 +57,7 @@ static int read_schema(struct partition *p, int directory, const char *table)
 		err = fpisa_fail(-ENOMEM, "%s: no memory to read it", name);
 	while (!err && (got = read(fd, text + n, (size_t)(SCHEMA_BYTES - n))) != 0) {
 		if (got < 0)
-			err = fpisa_fail(-errno, "%s: read: %s", name, strerror(errno));
+			err = fpisa_fail(-errno, "%s: cannot read: %s", name, strerror(errno));
 		else
 			n += got;
 	}

@@ -104,7 +104,7 @@ int scan_begin(struct scan **out, struct engine *engine, char *sql, const char *
 	if (err) {
 		free(s);
 		free(sql);
-		return fpisa_fail(-err, "%s: start a thread: %s", table, strerror(err));
+		return fpisa_fail(-err, "%s: cannot start a thread: %s", table, strerror(err));
 	}
 	*out = s;
 	return 0;

@@ -103,7 +103,7 @@ static int watch(struct worker *w, int *fd)
 	struct epoll_event e = {.events = EPOLLIN, .data.ptr = fd};
 
 	return epoll_ctl(w->newcomers.epoll, EPOLL_CTL_ADD, *fd, &e) ?
-		       fail(-errno, NULL, "query worker: watch a descriptor") :
+		       fail(-errno, NULL, "query worker: cannot watch a descriptor") :
 		       0;
 }
 
@@ -118,7 +118,7 @@ static int open_events(struct worker *w)
 	w->children = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 	w->newcomers.epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (w->children < 0 || w->newcomers.epoll < 0 || pipe2(w->ends, O_CLOEXEC | O_DIRECT))
-		return fail(-errno, NULL, "query worker: create descriptors for events");
+		return fail(-errno, NULL, "query worker: cannot create descriptors for events");
 	fcntl(w->ends[0], F_SETFL, O_NONBLOCK | O_DIRECT);
 	if (!getrlimit(RLIMIT_NOFILE, &files)) {
 		rlim_t want = 2 * NEWCOMERS_MOST + (rlim_t)w->newcomers.scans + DESCRIPTORS;
@@ -139,13 +139,13 @@ static int start(struct worker *w)
 		return refuse(-EINVAL, "query worker: the worker's key file: %s", fpisa_query_error());
 	/* The memory of the process contains keys. */
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
-		return fail(-errno, NULL, "query worker: protect the keys in its memory");
+		return fail(-errno, NULL, "query worker: cannot protect the keys in its memory");
 	w->fd = open(w->directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (w->fd < 0)
 		return fail(-errno, NULL, "query worker: %s", w->directory);
 	w->listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (w->listener < 0)
-		return fail(-errno, NULL, "query worker: create a socket");
+		return fail(-errno, NULL, "query worker: cannot create a socket");
 	setsockopt(w->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (bind(w->listener, (struct sockaddr *)&w->at, sizeof(w->at)) || listen(w->listener, BACKLOG))
 		return fail(-errno, "give another --port or --listen, or end what listens there", "query worker: %s:%u",
@@ -155,14 +155,14 @@ static int start(struct worker *w)
 	w->newcomers.key_file = w->key;
 	w->newcomers.log = &w->log;
 	if (getrandom(&w->newcomers.spread, sizeof(w->newcomers.spread), 0) != sizeof(w->newcomers.spread))
-		return fail(-EIO, NULL, "query worker: get random numbers");
+		return fail(-EIO, NULL, "query worker: cannot get random numbers");
 	w->newcomers.spread |= 1;
 	err = open_events(w);
 	if (err)
 		return err;
 	printf("serving %s at %s:%u\n", w->directory, address_text(fpisa_ipv4(w->at.sin_addr.s_addr), a),
 	       ntohs(w->at.sin_port));
-	err = flush_stdout("query worker: write to stdout");
+	err = flush_stdout("query worker: cannot write to stdout");
 	if (err)
 		return err;
 	log_open(&w->log, STDERR_FILENO);
@@ -284,7 +284,7 @@ static int loop(struct worker *w)
 		int n = epoll_wait(w->newcomers.epoll, &e, 1, TICK_MS);
 
 		if (n < 0 && errno != EINTR)
-			return fail(-errno, NULL, "query worker: wait for events");
+			return fail(-errno, NULL, "query worker: cannot wait for events");
 		if (n > 0 && e.data.ptr == &w->listener)
 			accept_some(w);
 		else if (n > 0 && e.data.ptr == &w->children)
@@ -307,7 +307,7 @@ static int loop(struct worker *w)
 int verb_query_worker(int argc, char **argv)
 {
 	struct worker *w = calloc(1, sizeof(*w));
-	int err = w ? take_options(w, argc, argv) : fail(-ENOMEM, NULL, "query worker: start");
+	int err = w ? take_options(w, argc, argv) : fail(-ENOMEM, NULL, "query worker: cannot start");
 
 	if (!err)
 		err = start(w) ?: loop(w);
