@@ -181,11 +181,16 @@ int parquet_open(struct parquet *q, int fd, struct schema *schema, const char *n
 	snprintf(q->from, sizeof(q->from), "read_parquet('/proc/self/fd/%d')", fd);
 	/* The engine cannot open any other file, whatever the statement contains. */
 	snprintf(sql, sizeof(sql), "SET allowed_paths = ['/proc/self/fd/%d']", fd);
-	/* The text of an instant must not depend on the worker's time zone, because texts are keys of groups. */
-	err = engine_do(&q->engine, "SET TimeZone = 'UTC'", NULL, name)			      ?:
-		      engine_do(&q->engine, sql, NULL, name)				      ?:
-		      engine_do(&q->engine, "SET enable_external_access = false", NULL, name) ?:
-		      take_columns(q, schema, name);
+	err = engine_do(&q->engine, sql, NULL, name) ?:
+		      engine_do(&q->engine, "SET enable_external_access = false", NULL, name);
+	if (err)
+		return err;
+	/*
+	 * The text of an instant must not depend on the worker's time zone, because texts are keys of groups. An engine
+	 * without time zones does not know the setting, and writes UTC.
+	 */
+	(void)engine_do(&q->engine, "SET TimeZone = 'UTC'", NULL, name);
+	err = take_columns(q, schema, name);
 	if (err)
 		return err;
 	snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s", q->from);
