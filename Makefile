@@ -400,7 +400,7 @@ $(B)/bench/contenders: $(patsubst %.c,$(B)/chk/%.o,$(filter-out %/vector.c,$(wil
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(filter %.o,$^) $(filter %.a,$^) -lxdp $(CLI_LIBS) -o $@
 
-# SwitchML's arithmetic for bench/training and training/cost_rank.py, by ctypes.
+# SwitchML's arithmetic for bench/training and training/cost_rank.py, through ctypes.
 $(B)/bench/libquantise.so: $(addprefix bench/contenders/,vector.c switchml.c vector.h switchml.h)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)

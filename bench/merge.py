@@ -5,7 +5,7 @@
     merge.py [--cases 8:100000,32:100000,8:1000000,32:1000000] [--rounds R]
 
 A case is a number of workers and a number of groups. Each worker has a partial sum, of type real, for each group. The master
-is a PostgreSQL server. The query returns the number of groups and the greatest sum, so the answer is small. The contenders
+is a PostgreSQL server. The query returns the number of groups and the largest sum, so the answer is small. The contenders
 take turns:
 
     fpisa	a foreign table (doc/fdw.md); the aggregator adds up all rows, and the master reads one row per group

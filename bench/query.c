@@ -4,7 +4,7 @@
  *
  * 	query [--rows N] [--rounds R]
  *
- * The loaded programs run under BPF_PROG_TEST_RUN on one CPU. Frames have 128 rows of 8 bytes. If values are doubles or
+ * The loaded programs run under BPF_PROG_TEST_RUN on one CPU. Frames have 128 8-byte rows. If values are doubles or
  * integers, frames have as many rows of 24 or 32 bytes as fit into an MTU of 1500. Each frame has new random rows, and
  * each round has a new epoch. In the same round, C code in user space processes the same rows. It uses a heap, a table
  * with sums as doubles, or the same filter, and prefetches the cache lines for a frame. The output is a JSON line for

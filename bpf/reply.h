@@ -14,9 +14,9 @@
 #include "vlan.h"
 
 /*
- * Write the outer headers, and all checksums, of a frame of the job whose FPISA header and payload are complete. `sums` is
- * the result of frame_sum(). Permit ECN marks on the reply if the received frame permitted them. widen() later inserts an
- * IPv6 header if the job needs one.
+ * Write the outer headers and all checksums of a frame of the job whose FPISA header and payload are complete. `sums`
+ * is the result of frame_sum(). Permit ECN marks on the reply if the received frame permitted them. widen() later
+ * inserts an IPv6 header if the job needs one.
  */
 static __always_inline void address_reply(struct headers *h, const struct fpisa_job *job,
 					  const struct fpisa_address *to, __be16 to_port, __u32 payload, __s64 sums)
@@ -78,7 +78,10 @@ static __always_inline const struct fpisa_address *destination(const struct fpis
 	return to == TO_GROUP ? &job->group : &phv->from;
 }
 
-/* Insert an IPv6 header into a narrowed frame that is otherwise complete. Return 0, or nonzero on an error. Packet pointers become invalid. */
+/*
+ * Insert an IPv6 header into a narrowed frame that is otherwise complete. Return 0, or nonzero on an error. This call
+ * invalidates packet pointers.
+ */
 GLOBAL_FN int widen(struct xdp_md *ctx, __u32 id, __u32 to)
 {
 	struct fpisa_phv *phv = lookup(&fpisa_phv, 0);

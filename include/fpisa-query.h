@@ -180,7 +180,7 @@ int fpisa_query_open(struct fpisa_query **q, const struct fpisa_query_options *o
  *
  * -EINVAL	a worker does not have the table or a column, or the aggregator has another query; -ENOENT: the table does not exist
  * -EACCES	a worker does not know the key
- * -ECONNREFUSED, -ECONNRESET	a worker does not run, or has ended
+ * -ECONNREFUSED, -ECONNRESET	a worker is not running, or has ended
  * -ETIMEDOUT	a worker or the aggregator does not answer
  * -EILSEQ	the counts or the certificate do not agree, so the answer would be wrong
  * -ENOMEM	no memory; or groups take more than options.memory, or are more than 2^24, and options.spill is NULL

@@ -218,7 +218,7 @@ int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const str
  * Set recv[i] to the sum over all ranks of send[i], i = 0..count-1, in the job's mode. send and recv are arrays of
  * `type`, which must be the format of the job. The values are little-endian unless the job is big-endian. send and recv
  * may be the same array, otherwise they must not overlap. count is 0 to 2^40. A call of 0 elements, which all ranks
- * must make, sends nothing and ends when the calls before it have ended. *flags, if not NULL, becomes the union of
+ * must make, sends nothing and ends when the previous calls have ended. *flags, if not NULL, becomes the union of
  * FPISA_RESULT_*.
  *
  * -EINVAL	the type is not the job's, or an argument is invalid; nothing was sent
@@ -406,7 +406,7 @@ int fpisa_group_join(struct fpisa_group **g, const char *host, const char *name,
  *		them. Every later call fails too, so leave and join again. Or a result lacks a rank, as with
  *		options.all_ranks of a handle, because the sums of a group must have all ranks
  * -EPROTO	ranks have made different calls, or the same calls in different orders, whatever their types; or each
- *		rank waits in a call of a different type. The group cannot be used any more
+ *		rank waits in a call of a different type. The group can no longer be used
  * -EREMOTEIO	another rank cannot continue with calls of this type: its deadline has passed, it has no descriptor, or
  *		its interface is gone. The error names the rank and its reason. Calls of this type fail from then on,
  *		and calls of other types continue

@@ -352,7 +352,7 @@ class Staging
 		}
 	}
 
-	/* End run() when the queue is empty. Copies from devices are not waited for any more. */
+	/* End run() when the queue is empty. It no longer waits for copies from devices. */
 	void close()
 	{
 		{

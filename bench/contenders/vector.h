@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The arithmetic of a SwitchML worker (switchml.h) over a vector of whole
- * chunks. Python calls these functions in libquantise.so by ctypes. A chunk is
- * a multiple of 8 values. Integers are in network byte order, or in this
+ * The arithmetic of a SwitchML worker (switchml.h) over a vector of whole chunks. Python calls these functions in
+ * libquantise.so through ctypes. A chunk is a multiple of 8 values. Integers are in network byte order, or in this
  * machine's byte order if `host_order` is set.
  */
 #ifndef BENCH_VECTOR_H

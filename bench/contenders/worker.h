@@ -5,7 +5,7 @@
 
 #include "contenders.h"
 
-/* number of values in a frame with one exponent, the fewest that a frame can have */
+/* number of values in a frame with one exponent, the minimum of a frame */
 #define EXPONENT_FRAME 32
 #define BENCH_TOKEN "5eadbeefcafe0001" /* the token of JOB_TAGS */
 

@@ -5,7 +5,7 @@
  */
 #include "query.h"
 
-/* The heap of keys, with the least key first. User space sets the number of entries. */
+/* The heap of keys, with the smallest key first. User space sets the number of entries. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -151,9 +151,9 @@ GLOBAL_FN __u64 count_rows(struct xdp_md *ctx, __u32 half, __u64 kept, __u32 cou
 }
 
 /*
- * Return the least key to keep. Read `bar` and then `high`, in this order, without the lock. While `high` is below the
- * sequence number of the frame, no copy of the frame has been counted. So a row of the frame that is not above this bar
- * cannot be among the rows that determine a later bar.
+ * Return the smallest key to keep. Read `bar` and then `high`, in this order, without the lock. While `high` is below
+ * the sequence number of the frame, no copy of the frame has been counted. So a row of the frame that is not above this
+ * bar cannot be among the rows that determine a later bar.
  */
 static __always_inline __u64 floor_of(struct fpisa_query_state *s, const struct fpisa_query_config *q,
 				      const struct fpisa_hdr *h)

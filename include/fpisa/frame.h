@@ -186,8 +186,8 @@ static __always_inline struct fpisa_claim fpisa_claim_of(const struct fpisa_hdr 
  * Turn the header of a contribution into the header of its round's result. Do not change the fields that identify the
  * chunk, which are the same in the result. Keep the flag RETRANSMIT, which then says that a retransmission completed
  * the round. `flags` are the flags of the slot and of the read-out. If a contribution had a congestion mark, the result
- * reports this to all ranks, as in ATP (NSDI 2021), because a round is as fast as its slowest rank. A kept result has
- * no mark, because its rank lost a frame, which is a stronger sign of congestion.
+ * reports this to all ranks, as in ATP (NSDI 2021), because a round is as fast as its slowest rank. A kept result is
+ * not marked: the rank that asks for it has lost a frame, which is a stronger sign of congestion.
  */
 static __always_inline void fpisa_make_result(struct fpisa_hdr *h, const struct fpisa_slot *s,
 					      const struct fpisa_job *job, __u64 secret, __u32 flags, int resent)

@@ -16,8 +16,9 @@
 
 /*
  * Slots of a datapath, which its jobs share. `fpisa load --slots` sets the number of slots, from FPISA_LEAST_SLOTS up
- * to the most that all jobs together can use. A slot has two versions. Each version is an entry of the maps of slots,
- * with key slot_base + 2 x slot + version. The first 1 / FPISA_EXACT_SHARE of the entries have superaccumulators.
+ * to the maximum that all jobs together can use. A slot has two versions. Each version is an entry of the maps of
+ * slots, with key slot_base + 2 x slot + version. The first 1 / FPISA_EXACT_SHARE of the entries have
+ * superaccumulators.
  */
 #define FPISA_LEAST_SLOTS 64
 #define FPISA_DEFAULT_SLOTS 1024
@@ -214,7 +215,7 @@ enum fpisa_lo {
 /* State of the whole datapath; the map has one entry. */
 struct fpisa_control {
 	__u16 port; /* UDP port of the aggregator, host order; 0: FPISA_PORT */
-	/* number of ports to accept besides the first, which is K - 1 of the job with the most ports */
+	/* number of ports to accept besides the first, which is K - 1 of the job with the largest number of ports */
 	__u16 more_ports;
 	__u32 bank;	       /* half of the program array that new frames use: 0 or 1 */
 	__u64 trie_state;      /* 0 empty, 1 being filled, 2 ready */

@@ -17,8 +17,8 @@
 #include "wire.h"
 
 /*
- * Number of words of 64 bits before the payload. These are the header without `secret`, which contains the tag, and
- * without `checksum`.
+ * Number of 64-bit words before the payload. These are the header without `secret`, which contains the tag, and without
+ * `checksum`.
  */
 #define FPISA_TAG_HDR_WORDS 8
 

@@ -179,7 +179,7 @@ static __always_inline void fpisa_leaf_attempt(struct fpisa_uplink *up, __u64 at
 /*
  * Process a HELLO of a rank of the leaf, as fpisa_session_join() does. The caller owns the lock of the session. If the
  * result is FPISA_HELLO_ALL_WAIT, the leaf sends a HELLO to the parent. Before the leaf sends another HELLO, all ranks
- * must repeat their HELLOs, so a rank that has died is soon not counted any more.
+ * must repeat their HELLOs, so a rank that has died soon no longer counts.
  */
 static __always_inline enum fpisa_waiting fpisa_leaf_join(struct fpisa_session *s, struct fpisa_uplink *up, __u32 rank,
 							  __u64 inc, __u64 cookie, __u64 live)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include "check.h"
 
-/* If set, datapath_open() succeeds. A verb may then make a job, which must be valid for datapath_job_add(). */
+/* If set, datapath_open() succeeds. A verb may then create a job, which must be valid for datapath_job_add(). */
 extern bool stand_in_opens;
 
 #endif

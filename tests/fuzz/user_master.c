@@ -3,7 +3,7 @@
  * libFuzzer target: workers of a query, and its aggregator, that send arbitrary bytes to the query's master
  * (user/query/lib). The input chooses a query, then the messages of several workers. Each step is an honest worker's
  * next message, the same message with changed bytes, or random bytes. Frames are chosen in the same way, and their
- * checksums are right unless the input says otherwise.
+ * checksums are correct unless the input says otherwise.
  *
  * For any input, a row that the caller gets has the requested columns, each a value of its type, and NULL only where
  * allowed. An error message is one line.

@@ -180,7 +180,7 @@ class Worker:
                 return h, payload
 
     def sealed(self, h, data):
-        """Return whether checksum, proof and tag are right (sections 4 and 4.1)."""
+        """Return whether checksum, proof and tag are correct (sections 4 and 4.1)."""
         if h.type == WELCOME or not self.tags:
             proof = self.tags.proof(data) if self.tags else 0
             return checksum(data[:72], data[76:]) == h.checksum and (

@@ -118,7 +118,7 @@ void use(c10::DeviceIndex device)
 	current = device;
 }
 
-/* Do as PyTorch does for an event of CUDA: make its device current, and then the one before. */
+/* Do as PyTorch does for an event of CUDA: make its device current, and then the previous one. */
 void visit(c10::DeviceIndex device)
 {
 	const auto before = current;

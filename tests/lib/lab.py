@@ -295,7 +295,7 @@ class Lab:
         return out
 
     def ip_link(self, devs=None, mode="xdp"):
-        """Attach the datapath by iproute2 alone."""
+        """Attach the datapath with iproute2 alone."""
         for dev in devs or self.ports:
             self.agg.ip(f"link set dev {dev} {mode} obj {OBJECT}")
 

@@ -15,7 +15,7 @@ join. Its "gnutls" says whether the library was loaded before the join and after
     {"told": N}                  make N sums of one "float32", each started by on_done of the previous sum, without requests;
                                  "calls" is the number of successful calls, "rc" the result of the last call
     {"check": TYPE, "times": N, "seed": S, "pause": SECONDS}
-                                 make N sums of random length, also of "float16" and "bfloat16"; "wrong" counts wrong sums
+                                 make N sums of random length, including "float16" and "bfloat16"; "wrong" counts wrong sums
     {"broadcast": [BYTES, ...], "times": N, "seed": S}
                                  broadcast random bytes, and words that arithmetic would change, from each rank in turn,
                                  or from "root"; "wrong" counts results that differ, or were written beyond their end

@@ -228,7 +228,7 @@ class Query:
         return [(label, t) for label, t in out if t != s]
 
     def arrives(self, s, w, f):
-        """Deliver the ROWS of worker w, frame f, to the aggregator, also from the first epoch if there was one."""
+        """Deliver the ROWS of worker w, frame f, to the aggregator, even from the first epoch if there was one."""
         epoch, pending = s[0], s[7]
         out = []
         if self.lockless:

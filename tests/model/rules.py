@@ -142,7 +142,7 @@ class DoneUnchecked(Rules):
 
 
 class AddAfterDone(Rules):
-    """This broken rule adds a contribution that is not in the bitmap although the round is done."""
+    """Broken rule: if the round is done but the rank is not in the bitmap, add the contribution anyway."""
 
     def add(self, slot, rank, chunk, *rest):
         if chunk == slot[CHUNK] and not slot[BITMAP] >> rank & 1:

@@ -3,10 +3,10 @@
  * Make MPI_Reduce and no other served call, on MPI_COMM_WORLD and two copies. Print how many sums the roots have right.
  *
  * With `reduce hungry`, rank 1 has no memory for the first of three sums. Print how many of the root's calls succeeded,
- * how many results are right, and whether all ranks have the same sums of other types afterwards.
+ * how many results are correct, and whether all ranks have the same sums of other types afterwards.
  *
  * With `reduce refused`, make calls whose root is not a rank, or whose arrays MPI refuses. Print the classes of the
- * root's errors, and whether the next sum is right. Each call has its own copy of the communicator, because after an
+ * root's errors, and whether the next sum is correct. Each call has its own copy of the communicator, because after an
  * error MPI does not guarantee that the next call works.
  */
 #include <mpi.h>
@@ -72,7 +72,7 @@ static void hungry(void)
 	double one = 1, sums = 0;
 	MPI_Comm c;
 
-	right_on(MPI_COMM_WORLD, 0); /* this call agrees on the type and makes the job */
+	right_on(MPI_COMM_WORLD, 0); /* this call agrees on the type and creates the job */
 	getrlimit(RLIMIT_AS, &limit);
 	low = limit;
 	low.rlim_cur = 1 << 20; /* less than the process uses now, so no memory can be mapped */

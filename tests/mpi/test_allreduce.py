@@ -31,7 +31,7 @@ def said(err):
 
 
 def sweep(c, **env):
-    """Check that all values are right. Return the number of frames that the sweep sent, and the messages that it printed."""
+    """Check that all values are correct. Return the number of frames that the sweep sent, and the messages that it printed."""
     before = c.sent()
     out, err = c.run(RANKS, "sweep.c", **env)
     assert json.loads(out)["checked"] == CHECKED
@@ -186,7 +186,7 @@ def test_without_the_adapter(cluster):
 
 def test_exact(cluster):
     """MPI performs requests that come before the first agreement, and each communicator reports this. All orders of values give the same
-    sum, also for short arrays."""
+    sum, even for short arrays."""
     c = cluster()
     took, lines = sweep(c, FPISA_MODE="exact")
     assert took > 1000
@@ -199,7 +199,7 @@ def test_exact(cluster):
 
 
 def test_exact_doubles(cluster):
-    """Sums of doubles and complex numbers by MPI_Allreduce and MPI_Reduce are right. Without the adapter most orders give wrong sums."""
+    """Sums of doubles and complex numbers by MPI_Allreduce and MPI_Reduce are correct. Without the adapter most orders give wrong sums."""
     c = cluster()
     before = c.sent()
     out, err = c.run(RANKS, "doubles.c", FPISA_MODE="exact")
@@ -469,7 +469,7 @@ def write_values(paths, calls, rng):
 
 @pytest.mark.parametrize("source", ["bits_mpifh.f90", "bits_module.f90", "bits_f08.f90"])
 def test_fortran_exact(cluster, source):
-    """Sums of Fortran's real, double precision, complex and double complex have the oracle's bits, also with MPI_Reduce."""
+    """Sums of Fortran's real, double precision, complex and double complex have the oracle's bits, including those of MPI_Reduce."""
     c = cluster(fortran=True)
     rng = random.Random(draw_seed())
     path = os.path.join(c.folder, "bits")

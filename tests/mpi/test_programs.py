@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Preload programs from Debian. Their answers are right, and the aggregator adds their sums."""
+"""Preload programs from Debian. Their answers are correct, and the aggregator adds their sums."""
 import os
 import pathlib
 import random

@@ -104,8 +104,8 @@ def test_windows_take_back(server):
 
 
 def test_many_rows(server):
-    """Sums are right with more rows of one sign than a limb, or a window of limbs, holds without carries. They are right again when these
-    rows leave."""
+    """Sums are correct with more rows of one sign than a limb, or a window of limbs, holds without carries. They are correct again when
+    these rows leave."""
     assert server.sql(f"""SELECT fpisa_sum(0.1::real), fpisa_avg({LARGEST['real']}::real)::real FROM generate_series(1, 1000000);
 SELECT fpisa_avg({LARGEST['double precision']}) = {LARGEST['double precision']} FROM generate_series(1, 300000);
 SELECT fpisa_sum(x::real) FROM (SELECT {LARGEST['real']}::real * s x FROM generate_series(1, 200000), (VALUES (1), (-1)) s(s)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""With foreign tables over workers on the loopback interface, answers to any query are right, and errors name their source."""
+"""With foreign tables over workers on the loopback interface, answers to any query are correct, and errors name their source."""
 import json
 import os
 import pathlib
@@ -164,7 +164,7 @@ def test_sums_beyond_the_range(far, workers):
 # -- errors -------------------------------------------------------------------------
 
 def test_import_of_a_bad_table(far, server, workers):
-    """The error about a bad table names the table, and says how to import the others. A worker that does not run gives a different
+    """The error about a bad table names the table, and says how to import the others. A worker that is not running gives a different
     error."""
     workers.table("bad", ("i int32 not null",), [(1,)])
     with open(os.path.join(workers.directory(1), "bad.schema"), "w") as f:
@@ -184,7 +184,7 @@ def test_import_of_a_bad_table(far, server, workers):
 
 
 def test_dead_worker(far, server, workers):
-    """A worker that does not run is named in the error, and so is a worker that ends in the middle of a query. Afterwards queries work
+    """A worker that is not running is named in the error, and so is a worker that ends in the middle of a query. Afterwards queries work
     again."""
     name = f"127.0.0.1:{workers.ports[1]}"
     workers.kill(1)

@@ -204,9 +204,9 @@ static void sizes(void **state)
 }
 
 /*
- * Run one round with the slots `hole` and `other` of the program array empty. Results are right, each miss is counted,
- * and stages are counted as run. After a miss at the entry the fused body runs. After a later miss the stages run one
- * by one.
+ * Run one round with the slots `hole` and `other` of the program array empty. Results are correct, each miss is
+ * counted, and stages are counted as run. After a miss at the entry the fused body runs. After a later miss the stages
+ * run one by one.
  */
 static void round_with_holes(uint64_t seed, enum harness_stages variant, int hole, int other)
 {
@@ -272,7 +272,7 @@ static void assert_lost(const struct fpisa_counters *before, struct frame *f)
 
 /*
  * Check an empty slot whose substitute is missing too. No sum is made, every rank gets an ERROR, even after the
- * programs are back, and the slot is unlocked. In the next generation sums are right.
+ * programs are back, and the slot is unlocked. In the next generation sums are correct.
  */
 static void round_lost_at(uint64_t seed, int hole)
 {

@@ -345,7 +345,10 @@ static void bring(struct frame *f, uint32_t l, uint64_t chunk, bool all)
 		harness_run(harness, f);
 }
 
-/* A result names the leaf whose partial sum of the chunk before is missing, but not a leaf that has sent a part of it. */
+/*
+ * A result names the leaf whose partial sum of the previous chunk is missing, but not a leaf that has sent a part of
+ * it.
+ */
 static void lost_partial_sums(void **state)
 {
 	struct frame f;

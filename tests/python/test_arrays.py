@@ -213,7 +213,7 @@ CASES = [
 
 
 def test_what_no_call_can_have():
-    """Invalid arguments are refused on one rank without a message to the other rank, and the next sum is right."""
+    """Invalid arguments are refused on one rank without a message to the other rank, and the next sum is correct."""
     def rank_of(handle):
         if handle.rank == 0:
             for kind, message, args, more in CASES:

@@ -198,7 +198,7 @@ def test_orders_splits_and_threads(rng):
 
 
 def test_shapes(rng):
-    """Views with any strides, and sums along axes, are right."""
+    """Views with any strides, and sums along axes, are correct."""
     x = np.asarray(rng.standard_normal((7, 6, 5, 8)) * 2.0 ** rng.integers(-90, 90, (7, 6, 5, 8)))
     for view in x, x.T, x[::2, ::-1, 1:, ::3], x.transpose(2, 0, 3, 1), np.broadcast_to(x[0, 0, 0], (3, 8)), x[:0], x[2, 1, 1, 3:4]:
         assert fpisa.sum(view) == rounded(exact(view.ravel().tolist()))
@@ -256,7 +256,7 @@ def test_specials():
 
 
 def test_integers_times_specials(rng):
-    """If one side is an array or list of integers, products with infinities are right even if one half of an integer is 0."""
+    """If one side is an array or list of integers, products with infinities are correct even if one half of an integer is 0."""
     integers = [0, 1, -1, 2 ** 32, -2 ** 32, 2 ** 32 + 1, -2 ** 33, 2 ** 63 - 1, -2 ** 63, 2 ** 31] + rng.integers(-1 << 63, 1 << 63, 9).tolist()
     floats = [0.0, 1.0, -1e300, 1.7e308, 5e-324, math.inf, -math.inf, math.nan]
     for i in integers:
@@ -297,7 +297,7 @@ def test_ties_of_a_long_run(unit):
 
 
 def test_groups_beyond_the_range():
-    """The sum is right even if the spilled part of a cell is beyond 2^1024."""
+    """The sum is correct even if the spilled part of a cell is beyond 2^1024."""
     n = 1 << 19
     x = np.r_[np.full(n, 1.7e308), np.full(n, -1.7e308)]
     assert fpisa.sum(x, by=np.zeros(2 * n, int)).values.tolist() == [0]

@@ -90,7 +90,7 @@ def test_an_error(gloo):
 
 
 def test_views(gloo):
-    """If a view that is not a bucket is passed to the hook itself, the average is right, or an error says why the hook refuses it."""
+    """If a view that is not a bucket is passed to the hook itself, the average is correct, or an error says why the hook refuses it."""
     base = torch.tensor([1 + 2j, 3 - 4j])
     wrong = [(torch._neg_view(torch.ones(4)), ValueError), (base.conj(), ValueError), (base.conj().imag[:1], ValueError),
              (torch._neg_view(torch.ones(4, dtype=torch.bfloat16)), ValueError), (torch.ones(4, 4).t(), ValueError),

@@ -41,7 +41,7 @@ def wanted(folder):
 
 
 def write(path, versions, names):
-    """Compile the stand-in with the functions of each version, or with those without a version."""
+    """Compile the stand-in. It defines the functions of each symbol version or, if `versions` is empty, the unversioned functions."""
     script = "".join(f"{v} {{ global: {' '.join(n + ';' for n in sorted(names[v]))} }};\n" for v in sorted(versions))
     functions = set().union(*(names[v] for v in versions or [None]))
     with open(path + ".map", "w") as f:

@@ -111,7 +111,7 @@ def test_adds():
 # -- a sweep -------------------------------------------------------------------------
 
 def test_sweep_goes_on(sweep, tmp_path):
-    """A run that is recorded, also in another file, is not done again. A truncated line does not count as a run."""
+    """A run that is recorded, even in another file, is not done again. A truncated line does not count as a run."""
     first, second = str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")
     assert "2 runs, 0 of them are in" in sweep(first, "--arms", "default,exact", "--processes", "2")
     with open(first) as f:

@@ -25,7 +25,7 @@ static inline void set_checksum(struct frame *f)
 	frame_seal(frames_job, &f->h, f->w, f->len - sizeof(f->h));
 }
 
-/* Return whether the frame's cookie and checksum are right. Incarnations are as in join(). */
+/* Return whether the frame's cookie and checksum are correct. Incarnations are as in join(). */
 static inline int intact(const struct frame *f)
 {
 	uint64_t cookie = f->h.type == FPISA_TYPE_ERROR ? f->h.bitmap :

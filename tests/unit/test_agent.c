@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Test an aggregator's jobs for a manager on another host that is restarted while a job is made. */
+/* Test an aggregator's jobs for a manager on another host that is restarted while a job is created. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -77,7 +77,7 @@ static void made(struct agent_jobs *a, uint32_t number)
 
 /*
  * Check that the job of the first manager does not answer the request of the second manager. The job is removed, and
- * the requested job is made.
+ * the requested job is created.
  */
 static void asked_again_while_it_is_made(void **state)
 {

@@ -88,7 +88,7 @@ static void test_one_port(void **state)
 	     "4 workers of 10 Gbit/s send to 1 aggregator, whose links let each use 25% of its own: a sum takes 2.7 times as long as by a ring");
 	says(said(0, SLOW_NIC, SLOW_NIC, 0),
 	     "2 workers of 10 Gbit/s send to 1 aggregator, whose links let each use 50% of its own: a sum takes 2 times");
-	/* A link of 40 Gbit/s is sufficient for four links of 10 Gbit/s, but not for four of 25. */
+	/* A 40 Gbit/s link is sufficient for four 10 Gbit/s links, but not for four of 25. */
 	assert_string_equal(said(10, FAST_NIC, FAST_NIC, FAST_NIC, FAST_NIC, 0), "");
 	says(said(25, FAST_NIC, FAST_NIC, FAST_NIC, FAST_NIC, 0), "let each use 40% of its own: a sum takes 1.7 times");
 	says(said(25, FAST_NIC, FAST_NIC, FAST_NIC, FAST_NIC, 0), "fpisa plan --workers 4 --rate 25000M --colocated");

@@ -596,8 +596,8 @@ static void talk(const struct fpisa_psks *keys, int plain, const struct fpisa_ps
 }
 
 /*
- * Check a process that cannot open any more files. It gets an error, and no message is lost. This test runs before
- * other tests load GnuTLS.
+ * Check a process that cannot open another file. It gets an error, and no message is lost. This test runs before other
+ * tests load GnuTLS.
  */
 static void no_more_files(void **state)
 {

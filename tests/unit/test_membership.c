@@ -766,8 +766,8 @@ static void an_aggregator_dies(void **state)
 		if (made)
 			made_there(w, &w->of[AGG], 5, 0, "");
 		if (how < 2)
-			lose(w, &w->of[AGG]); /* lose the aggregator while a job is made (how 0) or afterwards (how 1) */
-		if (how == 2 || how == 4) {   /* the aggregator ends the group, while a job is made or afterwards */
+			lose(w, &w->of[AGG]); /* lose the aggregator while a job is created (0) or afterwards (1) */
+		if (how == 2 || how == 4) {   /* the aggregator ends the group, while a job is created or afterwards */
 			msg.of.group = w->record[0].id;
 			say(w, &w->of[AGG], &msg);
 		}
@@ -874,8 +874,8 @@ static void a_manager_waits_for_its_aggregators(void **state)
 }
 
 /*
- * Check that a restarted manager makes a job when the job's aggregator is back, or refuses the job when the time is
- * over.
+ * Check that a restarted manager creates a job when its aggregator comes back, and refuses the job if the aggregator is
+ * not back within the limit.
  */
 static void a_job_waits_for_its_aggregator(void **state)
 {
@@ -957,7 +957,8 @@ static void different_jobs(void **state)
 }
 
 /*
- * Check that another request for the same index does not change the agreed job, while the job is made and afterwards.
+ * Check that another request for the same index does not change the agreed job, while the job is created and
+ * afterwards.
  */
 static void another_job_of_the_same_index(void **state)
 {
@@ -1421,7 +1422,7 @@ static void who_left_is_not_waited_for(void **state)
 }
 
 /*
- * Check that all ranks get the reason why a rank cannot continue, before its job is made, while the job is made, and
+ * Check that all ranks get the reason why a rank cannot continue, before its job is created, while it is created, and
  * afterwards. Each rank gets the reason once, and again when it asks.
  */
 static void a_rank_cannot_go_on(void **state)
@@ -1689,8 +1690,8 @@ static void random_event(struct world *w, struct vectors_rng *rng)
 }
 
 /*
- * Kill the manager at a random moment. Each request to the datapath is done or not, and jobs that are not recorded as
- * made are deleted.
+ * Kill the manager at a random moment. A pending request may or may not have reached the datapath. Jobs that are not
+ * recorded as created are deleted.
  */
 static void random_restart(struct world *w)
 {

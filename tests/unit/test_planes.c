@@ -171,7 +171,7 @@ static void every_format(void **state)
 }
 
 /*
- * The greatest sums of 4,096 values need more bits than the top limb has. They cancel, or a factor makes them finite.
+ * The largest sums of 4,096 values need more bits than the top limb has. They cancel, or a factor makes them finite.
  */
 static void ends_of_the_range(void **state)
 {

@@ -91,9 +91,9 @@ static void test_ambiguous(void **state)
 }
 
 /*
- * Check the timeout by the number of chunks in flight. After samples with one chunk in flight, the timeout is unchanged
- * for two chunks and grows in proportion for more, up to 100 ms. A longer timeout stays. Samples with many chunks in
- * flight change the timeout by eighths.
+ * Check how the timeout scales with the chunks in flight. After samples with one chunk in flight, the timeout is
+ * unchanged for two chunks and grows in proportion for more, up to 100 ms. A timeout that is already longer is kept.
+ * With many chunks in flight, a sample moves srtt by an eighth.
  */
 static void test_among(void **state)
 {

@@ -298,7 +298,7 @@ static void environment(void **state)
 }
 
 /*
- * Check sums of 64-bit integers, also of negative integers, which are added in two halves. Check that their product
+ * Check sums of 64-bit integers, including negative integers, which are added in two halves. Check that their product
  * with an infinity is not NaN. A half may be 0, and 0 times an infinity is NaN.
  */
 static void integers(void **state)

@@ -102,7 +102,7 @@ static void windows(void **state)
 }
 
 /*
- * Check that values within 30 powers of two take the least memory, wherever the first value lies, also with subtracted
+ * Check that values within 30 powers of two take the least memory, wherever the first value lies, even with subtracted
  * values and merges.
  */
 static void few_exponents(void **state)

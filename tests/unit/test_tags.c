@@ -251,7 +251,7 @@ static void test_answers(void **state)
 	p->results++;
 	f.h.checksum = frame_checksum(&f.h, f.w, f.len - sizeof(f.h));
 	assert_false(intact(&f));
-	/* Send a HELLO that is right except for a guessed token. */
+	/* Send a HELLO that is correct except for a guessed token. */
 	hello(&s, &f, 0, 200);
 	((struct fpisa_hello *)f.w)->proof ^= 1;
 	f.h.checksum = frame_checksum(&f.h, f.w, f.len - sizeof(f.h));

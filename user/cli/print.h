@@ -61,7 +61,7 @@ struct json_object *json_double(double x);
 void json_add_double(struct json_object *o, const char *key, double x);
 
 /*
- * Return a decimal number with all of its digits, also for .5, 1., +1 or 007, which C and SQL allow. NaN, Infinity and
+ * Return a decimal number with all of its digits, even for .5, 1., +1 or 007, which C and SQL allow. NaN, Infinity and
  * -Infinity, in any spelling, become strings, and so does a text that is not a number.
  */
 struct json_object *json_decimal(const char *text);

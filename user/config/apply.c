@@ -102,8 +102,8 @@ static int check_datapath(const struct config *c, const struct datapath *dp)
 }
 
 /*
- * Check whether the interface runs the datapath as described in the file. An interface that does not run the datapath
- * must be free.
+ * Check whether the interface runs the datapath as described in the file. An interface without the datapath must be
+ * free.
  */
 static int look_at_interface(const struct datapath *dp, const char *pin, struct config_interface *i)
 {

@@ -228,7 +228,10 @@ int datapath_job_end(struct datapath *dp, __u32 job, __u64 token);
  */
 int datapath_jobs_prepare(struct datapath *dp, __u64 jobs);
 
-/* Return the most workers that a job of this number may have so that its creation does not wait. Report no errors. */
+/*
+ * Return the maximum number of workers that a job of this number may have so that its creation does not wait. Report no
+ * errors.
+ */
 __u32 datapath_job_room(struct datapath *dp, __u32 job);
 
 /* Restore the settings that the datapath needs to find the ranks of a running job, in case they were removed. */

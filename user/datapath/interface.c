@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Interfaces: finding, attaching and detaching by netlink, and examining attached programs, also in other network
- * namespaces.
+ * Find, attach and detach through netlink, and examine attached programs, even in other network namespaces.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>

@@ -83,7 +83,7 @@ static int clear(struct datapath *dp, __u32 job, __u64 *lock, size_t size)
 
 _Static_assert(!offsetof(struct fpisa_session, lock) && !offsetof(struct fpisa_slot, lock), "clear()");
 
-/* End the generation of the job, so that no contribution and no result belongs to it any more. */
+/* End the generation of the job, so that no contribution and no result belongs to it from here on. */
 static int end_session(struct datapath *dp, __u32 job)
 {
 	return clear(dp, job, &dp->sessions[job].lock, sizeof(dp->sessions[job]));

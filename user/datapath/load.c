@@ -235,8 +235,8 @@ static int fill_trie(const struct loading *l)
 }
 
 /*
- * Fill both banks of a new datapath. If the datapath already runs (its maps were made by ip link), fill the idle bank.
- * After that, new frames use this bank.
+ * Fill both banks of a new datapath. If the datapath is already running (its maps were created by ip link), fill the
+ * idle bank. After that, new frames use this bank.
  */
 static int fill_stages(const struct loading *l)
 {

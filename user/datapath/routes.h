@@ -16,7 +16,7 @@ __u32 routes_vlan_device(const struct fpisa_job *j, __u32 rank);
 
 /*
  * routes_release() removes the neighbour entries that only this job needed, in the network namespace in which the job
- * was created. The job may be active or not. routes_release_all() is for a datapath that is on no interface any more.
+ * was created. The job may be active or not. routes_release_all() is for a datapath that is no longer on any interface.
  * routes_release_all() removes the entries of all jobs pinned in `dir`, in every namespace, and switches off the
  * settings of `lo` that jobs had switched on. Both functions warn of entries that cannot be removed.
  */

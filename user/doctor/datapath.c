@@ -35,8 +35,8 @@ struct swap {
 };
 
 /*
- * Write the commands that make the job again with the present routes to its ranks. `swap`, which may be NULL,
- * names an interface to replace by another.
+ * Write the commands that create the job again with the present routes to its ranks. `swap`, which may be NULL, names
+ * an interface to replace by another.
  */
 static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j, const struct swap *swap, char *out,
 		   size_t size)
@@ -287,7 +287,7 @@ static void check_ports(struct doctor *d, __u32 job, const struct fpisa_job *j, 
 	check_native(d, job, j, subject);
 }
 
-/* Return the most elements of a frame that fits the MTU, or 0 if no frame fits. */
+/* Return the maximum number of elements of a frame that fits the MTU, or 0 if no frame fits. */
 static __u32 elements_for(struct fpisa_job j, unsigned int mtu)
 {
 	j.elements = (__u16)fpisa_max_elements(fpisa_format_of(j.format), j.mode);
@@ -297,7 +297,8 @@ static __u32 elements_for(struct fpisa_job j, unsigned int mtu)
 }
 
 /*
- * Check the MTU: jumbo frames may have been switched off after the job was made, or a frame has room for more values.
+ * Check the MTU: jumbo frames may have been switched off after the job was created, or a frame has room for more
+ * values.
  */
 static void check_mtu(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {

@@ -263,7 +263,10 @@ static bool is_agent(const struct doctor *d, const struct datapath_groups *g)
 	       (!fpisa_is_address(&r.address) || fpisa_address_is_here(&r.host));
 }
 
-/* `err`: whether the records of groups, in *g, could be opened; -ENOENT: no manager has run. */
+/*
+ * Check the manager's process. `err` is 0 if the records of groups in *g could be opened, and -ENOENT if no manager has
+ * ever run.
+ */
 static void check_process(struct doctor *d, const struct manager_policy *p, bool elsewhere,
 			  const struct datapath_groups *g, int err)
 {

@@ -21,7 +21,10 @@ struct spread {
 	struct port_rule rule[MAX_RULES];
 };
 
-/* Return the most ports of an active job that has a live rank behind the interface. Set *job to its number. */
+/*
+ * Return the maximum number of ports of an active job that has a live rank behind the interface. Set *job to its
+ * number.
+ */
 static __u32 ports_behind(const struct datapath *dp, __u32 ifindex, __u32 *job)
 {
 	__u32 most = 0;

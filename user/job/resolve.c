@@ -99,7 +99,7 @@ static int resolve_local(struct job_spec *s, __u32 rank)
 	return 0;
 }
 
-/* Find the interfaces and the aggregator's address that the command line does not give, by routing. */
+/* Find the interfaces and the aggregator's address that the command line does not give, from the kernel's routes. */
 static int resolve(struct job_spec *s, __u32 job)
 {
 	bool warn = !fpisa_is_address(&s->job.address);
@@ -162,7 +162,7 @@ static int resolve(struct job_spec *s, __u32 job)
 	return 0;
 }
 
-/* Find the interface of a leaf's parent by routing, as the datapath does. No option gives it. */
+/* Find the interface of a leaf's parent from the kernel's routes, as the datapath does. No option gives it. */
 static int resolve_parent(struct job_spec *s, __u32 job)
 {
 	struct link at, below;

@@ -354,7 +354,7 @@ void fpisa_group_leave(struct fpisa_group *g)
 
 	if (!g || (!g->link.inherited && fpisa_engine_inside(g->engine)))
 		return;
-	/* After fpisa_link_stop() callbacks cannot start calls, so the number of handles does not grow any more. */
+	/* After fpisa_link_stop() callbacks cannot start calls, so the number of handles no longer grows. */
 	fpisa_link_stop(&g->link);
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		f[k] = g->link.job[k].handle;

@@ -63,7 +63,7 @@ struct fpisa_shared {
 	int own; /* the engine belongs to this handle alone */
 	struct fpisa_engine_item item;
 	struct fpisa_lock lock;
-	pthread_cond_t changed;	       /* signalled when a request has ended, or when there is no driver any more */
+	pthread_cond_t changed;	       /* signalled when a request has ended, or when there is no longer a driver */
 	int wake;		       /* eventfd that makes the driver check again */
 	int events;		       /* eventfd of fpisa_eventfd(); -1: not created */
 	int fd[FPISA_SHARED_FDS], fds; /* descriptors of the transports on which threads sleep, and their number */

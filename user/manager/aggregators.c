@@ -14,7 +14,7 @@
 #include "remote.h"
 
 #define UNKNOWN_RATE 1000 /* Mbit/s, for a link whose rate is unknown */
-#define AGAIN_MS 5000	  /* pause before an aggregator that could not make a job gets a group again */
+#define AGAIN_MS 5000	  /* pause before an aggregator that could not create a job gets a group again */
 
 /* Write "10.0.0.2", with the port if that is not the usual port, and return it. */
 static const char *name_of_place(const struct fpisa_address *address, __u32 port, char text[FPISA_ENDPOINT_LEN])

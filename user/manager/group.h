@@ -79,8 +79,8 @@ struct manager_group_job {
 	__u32 halved;	    /* halvings of the window at the present aggregator, which had no room */
 	int tries;	    /* attempts to find free ports */
 	__u32 next_port;    /* first port that has not been tried */
-	__u64 making_ms;    /* when the manager began to make the job */
-	__u32 at;	    /* index of the aggregator that makes the job; they make it one after the other */
+	__u64 making_ms;    /* when the manager began to create the job */
+	__u32 at;	    /* index of the aggregator that creates the job; they create it one after the other */
 	__u32 there;	    /* bitmap of aggregators that have made the job */
 	enum fpisa_manager_reason reason; /* why the job is refused to all ranks; 0: it is not refused */
 	__u64 ranks;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The life of a group's job. All ranks ask for the same job. When all have asked, the job gets slots and UDP ports. The
- * ranks bind the ports, the datapath makes the job, and all ranks are told. If any step fails, all ranks get the same
+ * ranks bind the ports, the datapath creates the job, and all ranks are told. If any step fails, all ranks get the same
  * refusal. group.h and jobs.h have the contracts.
  */
 #include <errno.h>
@@ -341,8 +341,8 @@ static void tell_job(struct manager *m, struct manager_group *g, __u32 index, __
 }
 
 /*
- * Finish making the job: all aggregators have answered, or one could not make it. Jobs already made stay until the
- * group ends.
+ * Finish creating the job: all aggregators have answered, or one could not create it. Jobs already created stay until
+ * the group ends.
  */
 static void end_making(struct manager *m, struct manager_group *g, __u32 index)
 {

@@ -17,13 +17,13 @@ void manager_failed(struct manager *m, struct manager_group *g, __u32 rank, cons
 /* Take the answer of the group's aggregator i. */
 void manager_made_at(struct manager *m, __u32 i, const struct manager_made *made);
 
-/* Handle aggregator i's failure to make the jobs that it was to make. */
+/* Handle aggregator i's failure to create the jobs that it was to create. */
 void manager_not_made(struct manager *m, struct manager_group *g, __u32 i, const char *why);
 
-/* Let aggregator i, which has connected to a restarted manager, make the jobs that wait for it. */
+/* Let aggregator i, which has connected to a restarted manager, create the jobs that wait for it. */
 void manager_make_back(struct manager *m, struct manager_group *g, __u32 i);
 
-/* Refuse jobs that an aggregator has not made in time. */
+/* Refuse jobs that an aggregator has not created in time. */
 void manager_job_tick(struct manager *m, struct manager_group *g);
 
 /* Refuse the jobs that wait for a rank that has left. */

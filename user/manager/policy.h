@@ -36,7 +36,7 @@ struct manager_policy {
 	__u64 jobs;		   /* numbers of jobs, as a bitmap */
 	__u32 slots;		   /* for all groups; 0: all slots of the datapath, until manager_policy_fit() */
 	__u32 exact_slots;	   /* slots of the datapath that have superaccumulators; manager_policy_fit() sets it */
-	__u32 size;		   /* most ranks of a group */
+	__u32 size;		   /* maximum number of ranks of a group */
 	__u16 port;		   /* TCP port; 0: the number of the datapath's UDP port */
 	__u16 udp_first, udp_last; /* ports of ranks */
 	__u32 formats, modes;	   /* bitmaps by number */

@@ -15,8 +15,8 @@ struct manager_aggregator *manager_aggregator_of(struct manager *m, const struct
 bool manager_is_own(const struct manager *m, const struct manager_group *g, __u32 i);
 
 /*
- * Have the group's aggregator i make the job of this index with this window; manager_made_at() gets the answer. Return
- * false if the aggregator is gone.
+ * Have the group's aggregator i create the job of this index with this window; manager_made_at() gets the answer.
+ * Return false if the aggregator is gone.
  */
 bool manager_make_at(struct manager *m, struct manager_group *g, __u32 index, __u32 i, __u32 window);
 

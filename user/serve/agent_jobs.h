@@ -35,7 +35,7 @@ struct agent_jobs {
 	struct agent_group group[GROUPS];
 };
 
-/* Remove a group of an earlier agent, because no manager knows the group any more. */
+/* Remove a group of an earlier agent, because no manager knows the group now. */
 void agent_left_over(struct agent_jobs *a, __u32 place, const struct group_record *r);
 
 /* Handle RANKS, MAKE or DROP. Return false if the message has another type. */

@@ -120,7 +120,7 @@ struct fdw_shape {
 	AttrNumber value; /* 0 if there is no value */
 	/* forms of values that a query may use, the best form first, such as "int64 int128"; "" means any form */
 	const char *values;
-	bool no_nulls;	   /* whether the answer is right only if the value is never NULL */
+	bool no_nulls;	   /* whether the answer is correct only if the value is never NULL */
 	List *by;	   /* columns of the key */
 	uint32 key_bytes;  /* size of the key */
 	const char *where; /* condition on rows in the workers' syntax; "" means all rows */

@@ -66,7 +66,7 @@ class Column(NamedTuple):
 
 
 class Owner:
-    """Release an array of a stream when nothing uses the array any more."""
+    """Release an array of a stream when nothing uses the array now."""
 
     def __init__(self, array: ArrowArray) -> None:
         self.array = array

@@ -2,8 +2,8 @@
 """Load the compiled sums (adapters/python/sums/sums.h) with ctypes, from libsums.so next to this file or from the library that
 FPISA_SUMS names.
 
-The library uses ctypes and is not an extension module, so one file works with every version of Python, and the build does
-not need Python's headers. Each call releases the interpreter's lock, except that once() releases it only for large arrays.
+Because this module uses ctypes rather than an extension module, one libsums.so works with every version of Python, and the build
+does not need Python's headers. Each call releases the GIL, but once() releases it only for large arrays.
 """
 from __future__ import annotations
 

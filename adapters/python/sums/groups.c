@@ -20,7 +20,7 @@
 /* copies of each cell if there are few groups, because an add waits for the previous add to the same cell */
 #define COPIES 4
 #define FEW 256 /* up to this number of groups there are copies of cells */
-/* least number of bits in a group's number within a part; the cells of such a part take half a megabyte */
+/* minimum number of bits in a group's number within a part; the cells of such a part take half a megabyte */
 #define PART_BITS 15
 #define MOST_PARTS_BITS 6    /* log2 of the maximum number of parts; the ends of so many parts fit into the L1 cache */
 #define PARTS_FROM (1 << 17) /* number of groups from which on values are sorted by parts */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Exact sums of arrays. The Python package calls these functions by ctypes (fpisa/_core.py).
+ * Exact sums of arrays. The Python package calls these functions through ctypes (fpisa/_core.py).
  *
  * Every function is reentrant, because it uses only its arguments and the thread's
  * floating-point environment. The functions set this environment to the default and restore it

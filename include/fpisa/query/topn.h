@@ -2,10 +2,10 @@
 /*
  * The rules of top-N by pruning, for the program and for user space.
  *
- * A heap contains the N greatest keys of the rows counted so far. The least of these keys is T, which only rises. Each
- * row is counted at most once, because a frame is counted only if its sequence number is above those of all counted
- * frames of its worker. Rows that are counted are sent on. From other copies of a frame, only rows that are not below T
- * are sent on:
+ * A heap contains the N largest keys of the rows counted so far. The smallest of these keys is T, which only rises.
+ * Each row is counted at most once, because a frame is counted only if its sequence number is above those of all
+ * counted frames of its worker. Rows that are counted are sent on. From other copies of a frame, only rows that are not
+ * below T are sent on:
  *
  *	The N rows that determine the last T were sent on when they were counted. They are
  *	never pruned from a later copy, because none is below T. So the master has them once
@@ -32,7 +32,7 @@
 
 _Static_assert(1 << (FPISA_HEAP_DEPTH - 1) == FPISA_MAX_LIMIT_TOPN, "the deepest heap");
 
-/* Return the place of a row's value in the order of the query. Rows with the greatest keys come first. */
+/* Return the place of a row's value in the order of the query. Rows with the largest keys come first. */
 static __always_inline __u32 fpisa_topn_key(const struct fpisa_query_config *q, __u32 value)
 {
 	__u32 flip = q->flags & FPISA_QUERY_ASCENDING ? ~0u : 0;
@@ -40,7 +40,7 @@ static __always_inline __u32 fpisa_topn_key(const struct fpisa_query_config *q, 
 	return fpisa_order_key(value) ^ flip;
 }
 
-/* Return the least key that a frame keeps. `counts` is nonzero if this copy of the frame is counted. */
+/* Return the smallest key that a frame keeps. `counts` is nonzero if this copy of the frame is counted. */
 static __always_inline __u64 fpisa_topn_floor(const struct fpisa_query_config *q, __u64 bar, int counts)
 {
 	return !bar || (counts && !(q->flags & FPISA_QUERY_TIES)) ? bar : bar - 1;
@@ -72,7 +72,7 @@ static __always_inline int fpisa_topn_counts(struct fpisa_query_state *s, __u32 
 	return 1;
 }
 
-/* Replace the least key of a heap of n keys. */
+/* Replace the smallest key of a heap of n keys. */
 static __always_inline void fpisa_heap_replace(void *heap, __u32 n, __u32 key)
 {
 	__u32 i = 0, next, *at;

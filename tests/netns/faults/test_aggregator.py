@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Test faults at the aggregator under traffic: its links go down, its job is deleted, its programs are detached. A result is right, or an
+"""Test faults at the aggregator under traffic: its links go down, its job is deleted, its programs are detached. A result is correct, or an
 error comes in time (doc/faults.md)."""
 import time
 
@@ -29,7 +29,7 @@ def running(net, job, timeout_ms=60000, ranks=(0, 1)):
 
 
 def test_link_down_and_up(lab):
-    """If a link at the aggregator goes down in the middle of a sum, the sum waits until the link is up, and the result is right."""
+    """If a link at the aggregator goes down in the middle of a sum, the sum waits until the link is up, and the result is correct."""
     net = lab(workers=2)
     keep_addresses(net)
     net.load()

@@ -13,7 +13,7 @@ SHARES = [("drop", 0.2), ("duplicate", 0.5), ("reorder", 0.5), ("delay", 0.3), (
     pytest.param(*f, p, marks=[pytest.mark.long] * ((i + k) % 2))
     for i, f in enumerate(SHARES) for k, p in enumerate(("fused", "staged"))])
 def test_frames(lab, fault, share, pipeline):
-    """Sums are right with each fault at a rate far above the rates of real networks. Windows are small, so slots are reused while copies
+    """Sums are correct with each fault at a rate far above the rates of real networks. Windows are small, so slots are reused while copies
     are in flight."""
     out = lab(workers=0).demo("--workers", 3, "--vector", 5000, "--elements", 64, "--window", 4, "--pipeline", pipeline,
                               "--" + fault, share)

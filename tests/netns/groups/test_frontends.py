@@ -38,8 +38,8 @@ def check_parts(net, before):
 @over_both
 @pytest.mark.parametrize("mpi", ["openmpi", pytest.param("mpich", marks=pytest.mark.long)])
 def test_mpi(weighted, mpi, tmp_path):
-    """In a sweep over types and counts every value is right. Additions with rounding would give the sweep's doubles a different sum in each
-    order."""
+    """In a sweep over types and counts every value is correct. Additions with rounding would give the sweep's doubles a different sum in
+    each order."""
     why = mpis.lacking(mpi)
     if why:
         pytest.skip(why)

@@ -73,7 +73,7 @@ def test_results(groups, mode, rounding):
 
 
 def test_operations_that_are_none(groups):
-    """Invalid operations are refused. A refused call does not count, and the next call is right."""
+    """Invalid operations are refused. A refused call does not count, and the next call is correct."""
     wrong = [(8, NORM, 32, 1.0), (7, SCALE, 1, 2.0), (7, NORM, 1, 1.0), (8, SUM, 31, 1.0), (1, SCALE, 1, 0.0)]
     for number, op, count, factor in wrong:
         step = {"words": "00" * 128, "type": number, "op": op, "count": count, "factor": factor}

@@ -97,7 +97,7 @@ def test_elements_of_wide_values(lab, tmp_path):
 
 
 def test_no_elements(groups):
-    """A call of no elements works as the first call of a type and later. A sum after it is right."""
+    """A call of no elements works as the first call of a type and later. A sum after it is correct."""
     g = groups(2)
     none = {"words": "", "count": 0, "type": 1, "op": 1}
     ranks = g.group("train", range(2), none, {"sum": "float32"}, none, {"sum": "float32"}, {"leave": True})
@@ -745,7 +745,7 @@ def test_a_group_that_gathers(groups):
 
 @over_both
 def test_status_and_metrics(groups):
-    """Status and metrics show the groups and events, also after managers were killed, and when no manager runs."""
+    """Status and metrics show the groups and events, even after managers were killed and when no manager runs."""
     g = groups(2, "key-groups = 1", "formats = fp32")
 
     def metrics():

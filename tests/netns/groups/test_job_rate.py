@@ -33,7 +33,7 @@ def inner_maps(net):
 def test_many_a_second(groups):
     """The maps for devices stay the same from job to job, because a replacement makes the kernel wait. The best of several tries counts,
     because of other load."""
-    job_requests.churn(groups.net.worker, 1, 0.01)  # make a job, so that all maps exist; the maps of an earlier test are different maps
+    job_requests.churn(groups.net.worker, 1, 0.01)  # create a job, so that all maps exist; the maps of an earlier test are different maps
     wait_until("the maps of all numbers", lambda: len(inner_maps(groups.net)) == 2 * 64)
     before, best = inner_maps(groups.net), None
     for _ in range(TRIES):

@@ -107,7 +107,7 @@ FLOATS = {"scatter": "00" * 24, "type": 1, "op": SUM}
     ({"scatter": "00" * 66, "type": 8, "count": 64, "counts": [16, 16, 32]}, "the part of rank 0 is not a multiple of the 32 elements that share"),
 ])
 def test_refused(groups, wrong, says):
-    """A refused call does not count, and the next call is right."""
+    """A refused call does not count, and the next call is correct."""
     g = groups(RANKS, "without-key = yes", "formats = fp32,mxint8")
     right = {**FLOATS, "counts": [2, 2, 2]}
     for rank in g.group("wrong", range(RANKS), {**FLOATS, "count": 6, **wrong, "anyway": True}, right, {"leave": True}):

@@ -308,7 +308,7 @@ def test_asks_while_the_manager_begins_anew(site):
 
 @pytest.mark.long
 def test_asks_while_an_earlier_one_is_made(site):
-    """If a manager restarts while the aggregator makes a job, the manager asks for the job again. Only one job is made."""
+    """If a manager restarts while the aggregator creates a job, the manager asks for the job again. Only one job is created."""
     agent = site.register(0)
     helper, = children(agent.pid)
     os.kill(helper, signal.SIGSTOP)
@@ -449,8 +449,8 @@ def test_rates(site):
 
 
 def test_a_rate_that_lies(site):
-    """If an aggregator states 40 Gbit/s, but its port carries 10 Mbit/s with a short queue, sums are right and the ranks' windows adapt. A
-    call takes little longer than the port needs for its share, and the port drops few frames."""
+    """If an aggregator states 40 Gbit/s, but its port carries 10 Mbit/s with a short queue, sums are correct and the ranks' windows adapt.
+    A call takes little longer than the port needs for its share, and the port drops few frames."""
     site.register(0, "--rate", "40G")
     site.register(1, "--rate", "10G")
     site.net.switch.run("tc", "qdisc", "replace", "dev", "a0", "root", "tbf", "rate", "10mbit", "burst", 5000, "limit", 128 << 10)

@@ -136,8 +136,8 @@ class Home(Netns):
 
 
 def test_jit(card):
-    """A disabled JIT is found. sysctl writes to a file of the test, bound over the kernel's file, because other network namespaces do not
-    have the kernel's file."""
+    """A disabled JIT is found. The test bind-mounts its own file over the kernel's, because bpf_jit_enable does not exist in other network
+    namespaces."""
     proc = "/proc/sys/net/core/bpf_jit_enable"
     if not os.path.exists(proc):
         pytest.skip("this kernel has no bpf_jit_enable")

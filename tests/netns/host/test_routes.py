@@ -204,7 +204,7 @@ def test_neighbours_in_two_namespaces(lab):
 
 
 def test_neighbour_that_the_kernel_does_not_take(lab):
-    """If the kernel does not accept a neighbour, for example because the table is full, the job is made, and a warning states the
+    """If the kernel does not accept a neighbour, for example because the table is full, the job is created, and a warning states the
     consequence."""
     net = lab(workers=2)
     net.load()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""In `fpisa demo` every bit is right in each combination, and nothing is left after an interrupt."""
+"""In `fpisa demo` every bit is correct in each combination, and nothing is left after an interrupt."""
 import array
 import contextlib
 import json
@@ -169,7 +169,7 @@ def test_worker_killed_in_setup(lab, links):
                                      pytest.param("--workers 16 --vector 3000 --histogram", marks=pytest.mark.long),
                                      "--loss 0.02 --format bf16"])
 def test_colocated(lab, options):
-    """If the workers' hosts are the only machines, all bits are right. Each link carries as many bytes as in a ring, plus headers."""
+    """If the workers' hosts are the only machines, all bits are correct. Each link carries as many bytes as in a ring, plus headers."""
     out = demo(lab(workers=0), "--colocated", *options.split())
     n, ring = out["workers"], out["ring_bytes"]
     assert out["passed"] and out["mismatches"] == 0 and out["counts_agree"] and out["xdp"] == "skb" and out["fanout"] == "unicast"

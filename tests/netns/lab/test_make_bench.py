@@ -97,7 +97,7 @@ def test_topology(tmp_path):
     assert p.returncode == 0, p.stderr
     lines = p.stdout.splitlines(keepends=True)
     assert lines[0] == first and len(lines) == 3 and not kept.exists()
-    # Vectors arrive over a link of 20 Mbit/s, which delays all bytes beyond the first bucket.
+    # Vectors arrive over a 20 Mbit/s link, which delays all bytes beyond the first bucket.
     vectors = {"switch": 1, "one-port": 2, "everywhere-1": 1, "dedicated-2": 1, "colocated": 1}
     points = [json.loads(line) for line in lines]
     assert set(points[1]["ours"]) == set(vectors) and points[2]["loss"] == 0.01

@@ -18,6 +18,6 @@ def test_every_way():
     lines = {line["question"]: line for line in map(json.loads, p.stdout.splitlines())}
     assert set(lines) == {"topn", "groups"}
     for line in lines.values():
-        # This number of rows of 16 bytes takes half a second at 100 Mbit/s. If the time is shorter, the link was not shaped.
+        # This number of 16-byte rows takes half a second at 100 Mbit/s. If the time is shorter, the link was not shaped.
         assert line["none"] > 400000 * 16 * 8 / 1e8 and line["rows"] == 400000 == line["received"]["none"]
         assert line["received"]["network"] < 8000 and line["speedup"] > 0

@@ -146,7 +146,7 @@ def test_others_are_not_touched(net, config):
 
 
 def test_whole_or_nothing(net, config):
-    """All errors of a file on this machine are reported, also by `config check`, and nothing is made."""
+    """All errors of a file on this machine are reported, by `config check` too, and nothing is created."""
     wrong = ((1, {}), (2, {"elements": "512"}), (3, {"workers": "192.0.2.1"}), (4, {"address": "192.0.2.1"}),
              (5, {"workers": f"{net.addresses[0]}@nosuch0"}))
     config.write(*wrong, head="[interface nosuch1]\n")

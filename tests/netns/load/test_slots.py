@@ -15,7 +15,7 @@ def entries(name):
 
 
 def test_more_slots(lab):
-    """Four windows of 1,024 fit where the default has room for one. Sums are right in the last entries of each kind of register."""
+    """Four windows of 1,024 fit where the default has room for one. Sums are correct in the last entries of each kind of register."""
     net = lab()
     net.load("--slots", 4096)
     assert [entries("fpisa_" + m) for m in ("slots", "exponents", "mantissas")] == [8192] * 3

@@ -42,7 +42,7 @@ def explained(q, query, settings=""):
 
 
 def test_pruned_by_the_network(far):
-    """First rows and groups are right, also with lost frames, and the aggregator pruned and absorbed rows."""
+    """First rows and groups are correct, even with lost frames, and the aggregator pruned and absorbed rows."""
     rng = random.Random(draw_seed())
     rows = [(i % 40, float(rng.randrange(10 ** 6))) for i in range(20000)]
     far.deal("t", ("k int32 not null", "x real not null"), rows)
@@ -159,7 +159,7 @@ def test_page(master):
 
 
 def test_demo(possible):
-    """Five queries in the form of TPC-H's queries, whose real data need PyPI, are right with lost frames."""
+    """Five queries in the form of TPC-H's queries, whose real data need PyPI, are correct with lost frames."""
     p = subprocess.run([FPISA, "query", "demo", "--rows", "20000", "--scale", "0", "--loss", "0.02", "--json"], capture_output=True, text=True)
     assert p.returncode == 0, p.stderr
     results = {r["name"]: r for r in json.loads(p.stdout)}
@@ -173,7 +173,7 @@ def test_demo(possible):
 
 @pytest.mark.long
 def test_demo_tpch(possible):
-    """TPC-H's queries 3 and 20, whose rows and groups filters prune, are right with lost frames."""
+    """TPC-H's queries 3 and 20, whose rows and groups filters prune, are correct with lost frames."""
     p = subprocess.run([FPISA, "query", "demo", "--rows", "1000", "--scale", "0.01", "--loss", "0.02", "--json"], capture_output=True, text=True)
     if "from PyPI" in p.stderr:
         pytest.skip(p.stderr.strip())

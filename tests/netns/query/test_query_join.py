@@ -184,7 +184,8 @@ def test_worker_goes_while_keys_come(asked, slow):
 
 
 def test_keys_at_borders(asked):
-    """Joins are right with keys at the ends of a bitmap, of its words and of its blocks, with negative numbers, NULL and an empty table."""
+    """Joins are correct with keys at the ends of a bitmap, of its words and of its blocks, with negative numbers, NULL and an empty
+    table."""
     q = asked
     at = [0, 1, 31, 32, 255, 256, KEYS, 1023, 1024, -1, -2, 2 ** 31 - 1, -2 ** 31, None]
     for kind, size in ("int32", 4), ("int64", 8):

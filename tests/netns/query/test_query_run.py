@@ -69,7 +69,7 @@ def test_topn(asked):
 
 
 def test_types(asked):
-    """Answers are right for keys of several columns of every type, with NULLs, .tbl files, plain rows, having and a small MTU."""
+    """Answers are correct for keys of several columns of every type, with NULLs, .tbl files, plain rows, having and a small MTU."""
     rng = random.Random(draw_seed())
     q = asked(2, mtu=640)
     schema = ("d date", "s text", "i int64 not null", "x real not null")

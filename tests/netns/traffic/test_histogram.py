@@ -61,7 +61,7 @@ def test_histogram_is_what_python_computes(lab, pipeline):
     table = [line.split() for line in net.fpisa("histogram", 4).splitlines()]
     assert [(int(x.removeprefix("2^")), int(n)) for x, n, _ in table[1:]] == sorted(expect.items())
     assert float(table[-1][2]) == 1
-    # If a job is made again, it begins with an empty histogram.
+    # If a job is created again, it begins with an empty histogram.
     net.fpisa("job", "del", 4)
     net.add_job(4, "--histogram")
     assert net.json("histogram", 4)["buckets"] == [] and len(net.fpisa("histogram", 4).splitlines()) == 1

@@ -9,7 +9,7 @@ SUMS, ORDERS, ROOT = "sum,avg,scale", "min,max", "norm"
 
 
 def test_every_format_and_operation(lab):
-    """Every operation is right, even if a rank was removed. avg divides by the number of remaining ranks, and the guard bits are still
+    """Every operation is correct, even if a rank was removed. avg divides by the number of remaining ranks, and the guard bits are still
     those for all ranks."""
     net = lab(workers=3)
     net.load()

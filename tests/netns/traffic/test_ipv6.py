@@ -33,7 +33,7 @@ def test_sums(lab6, mode, fanout):
 
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 def test_loss(lab6, fanout):
-    """Kept results, STATUS and ERROR have the right headers too: sums are right if one frame in ten is lost in each direction."""
+    """Kept results, STATUS and ERROR have the right headers too: sums are correct if one frame in ten is lost in each direction."""
     net = lab6(workers=3)
     net.load()
     net.add_job(1, "--fanout", fanout, "--window", 16)

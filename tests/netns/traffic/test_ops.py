@@ -24,7 +24,7 @@ STAGED = "--pipeline staged --clz lpm"
     ("int32", "fpisa", "--loss 0.05"), long("int32", "fpisa", STAGED), ("mxint8", "fpisa", STAGED),
     ("mxint8", "fpisa-a", "--loss 0.05"), ("mxint8", "fpisa64", STAGED), long("mxint8", "exact", "--loss 0.05")])
 def test_integers_and_blocks(lab, form, mode, more):
-    """5001 values are right, although the count is not a multiple of 32 and the last chunk is short."""
+    """5001 values are correct, although the count is not a multiple of 32 and the last chunk is short."""
     out = lab(workers=0).demo("--workers", 5, "--vector", 5001, "--format", form, "--mode", mode, *more.split())
     assert (out["format"], out["mode"], out["op"]) == (form, mode, "sum")
     assert out["vector"] == (5024 if form == "mxint8" else 5001)
@@ -72,7 +72,7 @@ CALLS = [
 
 @pytest.mark.parametrize("op, form, mode, pipeline", CALLS)
 def test_operations(lab, op, form, mode, pipeline):
-    """Every operation is right for seven workers, where 1/n is not a power of two."""
+    """Every operation is correct for seven workers, where 1/n is not a power of two."""
     out = lab(workers=0).demo("--workers", 7, "--vector", 3001, "--op", op, "--format", form, "--mode", mode,
                *(STAGED.split() if pipeline == "staged" else []),
                *(FACTOR if op == "scale" else []))

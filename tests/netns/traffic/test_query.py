@@ -112,7 +112,7 @@ def test_filter(lab, kind, options):
 
 @pytest.mark.skipif(not {0, 1} <= os.sched_getaffinity(0), reason="needs CPUs 0 and 1")
 def test_cpus(lab):
-    """Answers are right if `load --cpus` passes frames to other CPUs than the receiving CPU."""
+    """Answers are correct if `load --cpus` passes frames to other CPUs than the receiving CPU."""
     net = lab(workers=3)
     net.load("--cpus", "0,1")
     make(net, "--kind", "table", "--limit", KEYS // 2, "--filter", "bloom", "--filter-keys", KEYS)

@@ -76,7 +76,7 @@ def test_sums(tagged, mode, fanout):
 @pytest.mark.families(spread=True)
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 def test_loss(tagged, fanout):
-    """Stored results, STATUS and ERROR have the tag too, so sums are right if one frame in ten is lost in each direction."""
+    """Stored results, STATUS and ERROR have the tag too, so sums are correct if one frame in ten is lost in each direction."""
     net = tagged(workers=3)
     net.load()
     add(net, "--fanout", fanout, "--window", 16)

@@ -164,7 +164,7 @@ def test_ranks_that_disagree(lab):
 
 
 def test_job_made_anew(lab):
-    """If the job is made again during a worker's call, the worker gets an error that its generation has ended."""
+    """If the job is created again during a worker's call, the worker gets an error that its generation has ended."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -226,7 +226,7 @@ def test_bits_follow_from_the_order(lab, mode, rounding, pipeline, clz):
 @pytest.mark.families("ipv4")
 @pytest.mark.parametrize("ports", [1, 4])
 def test_beside_an_independent_client(lab, ports):
-    """A client written only from doc/wire.md gets the same bits as the workers of libfpisa, and these bits are right."""
+    """A client written only from doc/wire.md gets the same bits as the workers of libfpisa, and these bits are correct."""
     net = lab(workers=3)
     net.load()
     count, seeds = 3000, {1: 5, 2: 6}

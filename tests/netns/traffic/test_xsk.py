@@ -99,8 +99,8 @@ def test_next_generation(lab):
 @pytest.mark.parametrize("options", [["--fanout", "unicast"], ["--group", "239.1.2.3"]], ids=["fanout", "group"])
 @pytest.mark.parametrize("transport", [UDP, XSK])
 def test_job_made_anew(lab, transport, options):
-    """If the job is made again with another fan-out, results arrive on another path. Over AF_XDP a rejoin does not need the privilege that
-    connecting needed."""
+    """If the job is created again with another fan-out, results arrive on another path. Over AF_XDP a rejoin does not need the privilege
+    that connecting needed."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -116,7 +116,7 @@ def test_job_made_anew(lab, transport, options):
 
 
 def move(net):
-    """Route frames between the aggregator and the worker through eth1, and make the job again for this route."""
+    """Route frames between the aggregator and the worker through eth1, and create the job again for this route."""
     net.worker[0].ip(f"route replace {ADDRESS} via 10.99.9.1 src {net.addresses[0]}")
     net.agg.ip(f"route replace {net.addresses[0]}/32 dev q0")
     assert answers_echo(net, net.worker[0], net.addresses[0])

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Run whole queries over a network that loses, copies, delays and reorders frames. The workers and the master follow
- * the rules of doc/query-wire.md, and the real programs run between them. The answer is right in every run, and no row
- * is lost or counted twice. Sometimes all members join again in the middle.
+ * the rules of doc/query-wire.md, and the real programs run between them. The answer is correct in every run, and no
+ * row is lost or counted twice. Sometimes all members join again in the middle.
  *
  * Some queries have filters. The keys cross the same network first, and the master then counts only rows of the join.
  * Each broken rule must give a wrong answer. FPISA_ROUNDS is the number of runs of each program, 100 by default.
@@ -409,7 +409,7 @@ static int down(const void *a, const void *b)
 	return query_order(*(const float *)b, *(const float *)a);
 }
 
-/* Return whether the answer of a Top-N and its certificate are right. */
+/* Return whether the answer of a Top-N and its certificate are correct. */
 static bool topn_right(void)
 {
 	static float all[WORKERS * FRAMES * MOST_ROWS];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Compare the programs of queries on random rows with user space, which runs the same rules, bit for bit. Compare them
- * also with the right answer. The right answer is the greatest rows by comparing floats, and sums of rationals. Frames
- * arrive in any order, some of them twice.
+ * also with the correct answer, which is the largest rows by comparing floats, and sums of rationals. Frames arrive in
+ * any order, some of them twice.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -270,7 +270,7 @@ static void table(void **state)
 }
 
 /*
- * Check far more values than a limb holds without carries. Add 2^18 times the greatest value, then as many of the least
+ * Check far more values than a limb holds without carries. Add 2^18 times the largest value, then as many of the least
  * value.
  */
 static void carries(void **state)

@@ -298,7 +298,7 @@ static bool is_right(const struct fpisa_query_counters *before)
 		const struct total *a = &want[k], *b = &got[k];
 
 		right = a->count == b->count && a->specials == b->specials && !mpq_cmp(a->sum, b->sum);
-		/* A special is the least or the greatest value, which hides the extreme of the numbers. */
+		/* A special is the smallest or the largest value, which hides the extreme of the numbers. */
 		right &= a->specials ||
 			 (a->any == b->any && (!a->any || (!mpq_cmp(a->least, b->least) && !mpq_cmp(a->most, b->most))));
 		if (!right)

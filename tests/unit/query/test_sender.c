@@ -190,7 +190,7 @@ static void test_losses(void **state)
 }
 
 /*
- * Check four workers that fill a link of 100 Mbit/s. They make the round trip longer, and late frames do not count as
+ * Check four workers that fill a 100 Mbit/s link. They make the round trip longer, and late frames do not count as
  * lost.
  */
 static void test_full_link(void **state)

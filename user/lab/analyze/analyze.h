@@ -7,7 +7,7 @@
  * 	source.c   the sources of the error of one element
  * 	report.c   tables
  * 	json.c     the figures as JSON
- * 	plot.c     the figures as pictures, made by gnuplot
+ * 	plot.c     the figures as pictures, drawn with gnuplot
  *
  * The figures are those of section 5.2 of the paper (figures 7 and 8, and
  * section 5.2.1). The figures are the ratio between the workers' values of one

@@ -158,7 +158,7 @@ struct bench_config {
 	uint8_t format, mode, pipeline, clz;
 	uint32_t workers;
 	uint32_t window; /* 0 means 1 */
-	/* elements of a frame; 0 means the same as other configurations, or the most that format and mode allow */
+	/* elements of a frame; 0 means the same as other configurations, or the maximum that format and mode allow */
 	uint16_t elements;
 	uint64_t token; /* 0 means no token */
 	bool file;	/* whether the values come from the file */
@@ -224,7 +224,7 @@ int bench_known_round(struct bench_arith *a, uint64_t round);
 const struct bench_config *bench_find(const struct bench_arith *a, uint8_t mode, uint8_t pipeline, uint8_t clz,
 				      uint32_t workers, bool file);
 
-/* Return the fused configuration of fp64 in mode exact with the most elements in a frame. */
+/* Return the fused configuration of fp64 in mode exact with the maximum number of elements in a frame. */
 const struct bench_config *bench_exact64(const struct bench_arith *a);
 
 /* Return the configuration of fused fp32 in mode fpisa with these flags. */

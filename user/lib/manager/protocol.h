@@ -28,12 +28,12 @@
 /* silence limit if the manager's host answers, because a starting manager waits this long for an upgrade */
 #define FPISA_MANAGER_ABSENT_MS 30000
 #define FPISA_MANAGER_GREETING_MS 5000 /* limit from connect to JOIN or RETURN */
-#define FPISA_MANAGER_MAKING_MS 30000  /* time after which a job that the datapath does not have is refused */
+#define FPISA_MANAGER_MAKING_MS 30000  /* time within which the aggregator must create a job, or it is refused */
 #define FPISA_MANAGER_BEAT_MS 150      /* interval at which an aggregator sends PING */
 #define FPISA_MANAGER_BEATLESS_MS 600  /* silence after which an aggregator counts as gone */
 
-#define FPISA_MANAGER_MAKE_RANKS 8 /* most ranks in one RANKS message */
-#define FPISA_MANAGER_LISTED 8	   /* most aggregators in one AGGREGATORS message */
+#define FPISA_MANAGER_MAKE_RANKS 8 /* maximum number of ranks in one RANKS message */
+#define FPISA_MANAGER_LISTED 8	   /* maximum number of aggregators in one AGGREGATORS message */
 #define FPISA_MANAGER_MADE_TEXT 192
 
 enum fpisa_manager_type {
@@ -144,7 +144,7 @@ struct fpisa_manager_bind { /* BIND and BOUND; in BOUND, address and aggregator 
 struct fpisa_manager_job {
 	__u32 index;
 	__u32 job;			/* number of the job in frames */
-	__u64 token, token_high;	/* a key of 128 bits */
+	__u64 token, token_high;	/* a 128-bit key */
 	struct fpisa_manager_spec spec; /* parameters of the job, without defaults */
 	/* numbers of the job at the other aggregators of the group, from the second aggregator on */
 	__u8 others[FPISA_MAX_SHARDS];

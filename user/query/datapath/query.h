@@ -28,8 +28,8 @@ struct bpf_object *query_open(const char *pin, __u32 query, const struct fpisa_j
 int query_check(__u32 query, struct fpisa_job *j);
 
 /*
- * Return the base-2 logarithm of the number of blocks of a filter, FPISA_QUERY_*, for `keys` keys. A result above
- * FPISA_MAX_FILTER_LOG means that there are too many keys.
+ * Return log2 of the number of blocks that a filter needs for `keys` keys. `filter` is FPISA_QUERY_BITMAP or
+ * FPISA_QUERY_BLOOM. A result above FPISA_MAX_FILTER_LOG means too many keys.
  */
 __u8 query_filter_log(__u32 filter, __u64 keys);
 

@@ -438,7 +438,7 @@ static char *cell(struct fpisa_query *q, uint32_t i)
 }
 
 /*
- * Return whether the answer needs the aggregate. If a sum is out of range, the least and greatest values show whether
+ * Return whether the answer needs the aggregate. If a sum is out of range, the smallest and largest values show whether
  * all of the group's values are finite.
  */
 static int wanted(const struct fpisa_query *q, uint32_t aggregate, int overflow)

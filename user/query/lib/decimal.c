@@ -5,7 +5,7 @@
 #include "decimal.h"
 
 #define GROUP 4	       /* PostgreSQL's numeric has digits of base 10^4 */
-#define SIGNIFICANT 16 /* least number of significant digits of a quotient, as PostgreSQL's NUMERIC_MIN_SIG_DIGITS */
+#define SIGNIFICANT 16 /* minimum number of significant digits of a quotient, as PostgreSQL's NUMERIC_MIN_SIG_DIGITS */
 #define SUM_DIGITS 58  /* number of digits of 2^191 */
 #define DIGITS (SUM_DIGITS + 3 * FPISA_DECIMAL_MOST)
 

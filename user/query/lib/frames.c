@@ -270,7 +270,8 @@ static int is_new(struct fpisa_query_window *w, uint64_t sequence)
 
 /*
  * Take rows from rank `from`, and write an acknowledgement to *ack. A rank sends DONE after it has received all
- * acknowledgements, and sends no new rows after DONE. So settled rows do not change.
+ * acknowledgements, and sends no new rows after DONE. The rows therefore do not change once the query is settled
+ * (q->settled).
  */
 static int take_rows(struct fpisa_query *q, struct fpisa_member *m, uint32_t from, const struct fpisa_hdr *h,
 		     struct fpisa_member_frame *ack)

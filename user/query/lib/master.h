@@ -63,8 +63,8 @@ struct fpisa_query {
 	struct in_addr aggregator;
 	uint16_t aggregator_port;
 	int poll, timer;
-	int error; /* the last error */
-	int settled;
+	int error;   /* the last error */
+	int settled; /* whether the master has all rows, and has checked them and settled the answer's aggregates */
 	char why[512];
 
 	enum fpisa_query_phase phase;

@@ -73,7 +73,7 @@ static int sum_terms(struct reduction *r)
 	return n;
 }
 
-/* Set rows with the group's least and greatest values. */
+/* Set rows with the key's smallest and largest values. */
 static void order_terms(const struct reduction *r, struct fpisa_row *least, struct fpisa_row *most)
 {
 	const struct fpisa_query_group *g = r->group;
@@ -105,7 +105,7 @@ static bool is_left(const struct reduction *r)
 }
 
 /*
- * Prepare the next rows of a group. The rows contain the terms of the sum and the least and greatest values. The first
+ * Prepare the next rows of a key. The rows contain the terms of the sum and the smallest and largest values. The first
  * row has the count. Further rows have the part of the count beyond 30 bits.
  */
 static void more_terms(struct reduction *r, bool first)

@@ -14,7 +14,7 @@
 
 struct reduction {
 	bool table;	/* aggregates by key; else prunes to the first N */
-	bool ascending; /* the first N are those with the least values */
+	bool ascending; /* the first N are those with the smallest values */
 	bool valued;	/* whether groups have a value in addition to their count */
 	struct fpisa_groups groups;
 	struct fpisa_top top;
