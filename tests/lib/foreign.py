@@ -66,8 +66,8 @@ class Workers:
     def clear(self):
         """Drop all tables."""
         for rank, _ in enumerate(self.processes):
-            for name in os.listdir(self.directory(rank)):
-                os.unlink(os.path.join(self.directory(rank), name))
+            for entry in os.scandir(self.directory(rank)):
+                shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
 
     def close(self):
         for p in self.processes:

@@ -44,7 +44,8 @@ static const struct verb verbs[] = {
 	 "serve a directory of tables to masters of queries",
 	 "  DIR                directory of tables. Each has a TABLE.schema with a line NAME TYPE [not null]\n"
 	 "                     for each column (real, double, int32, int64, text, date, decimal(P,S)), and its\n"
-	 "                     rows in TABLE.csv, TABLE.tbl (TPC-H) or TABLE.parquet; Parquet needs no schema\n"
+	 "                     rows in TABLE.csv, TABLE.tbl (TPC-H), TABLE.parquet, or a directory TABLE of\n"
+	 "                     Parquet files; Parquet needs no schema\n"
 	 "  --key FILE         file of the keys whose holders are served; default $FPISA_KEY\n"
 	 "  --driver FILE      DuckDB's library, which reads Parquet; default $FPISA_DRIVER, else libduckdb.so\n"
 	 "  --listen ADDR      address to listen on; default all addresses\n"

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Test Parquet files at a worker: the library that reads them, types with and without a schema, and refused values."""
 import contextlib
+import csv
 import decimal
 import fractions
+import io
 import os
 import random
 import subprocess
@@ -192,6 +194,104 @@ def test_long_key(by_duckdb):
     w = by_duckdb("SELECT 'short' AS s, 1 AS k UNION ALL SELECT repeat('x', 31), 1", "s text not null\nk int32 not null\n")
     assert "t.parquet: the key needs 36 bytes (s 32, k 4), but the query's keys have 32: the limit is 32" in refused(w, "--by", "s,k")
     assert ask(w, "--by", "s")[0] == 0
+
+
+# -- directories -------------------------------------------------------------------
+
+@pytest.fixture
+def directory(worker):
+    """Return a worker, DuckDB, and a function that writes the result of a statement as a file below the worker's directory."""
+    duckdb, env = parquet.engine()
+    w = worker(FPISA_DRIVER=env["FPISA_DRIVER"])
+
+    def put_file(path, sql):
+        at = os.path.join(w.directory(0), path)
+        os.makedirs(os.path.dirname(at), exist_ok=True)
+        duckdb.sql(f"COPY ({sql}) TO '{at}' (FORMAT parquet)")
+        return at
+    return w, duckdb, put_file
+
+
+def rows_of(w, *options):
+    status, out, err = ask(w, "--timeout", "60", *options)
+    assert status == 0, err
+    with io.StringIO(out.decode(), newline="") as f:
+        return sorted(tuple(r) for r in list(csv.reader(f))[1:])
+
+
+def test_partitions(directory):
+    """The rows of a directory that DuckDB has partitioned are the rows of the table, whatever the conditions."""
+    w, duckdb, _ = directory
+    rng = random.Random(draw_seed())
+    words = [None, "DE", "a b/ü", "100%", "x=y", "it's", "2024-01-01"]
+    rows = [(i, rng.randrange(8) / 2, rng.choice(words), rng.choice((None, "2024-02-29", "1999-12-31")), rng.choice((-3, 17))) for i in range(200)]
+    values = ", ".join(str(r).replace("None", "NULL").replace('"it\'s"', "'it''s'") for r in rows)
+    duckdb.sql(f"CREATE OR REPLACE TABLE partitions AS SELECT i, x::FLOAT AS x, s, d::DATE AS d, n FROM (VALUES {values}) t(i, x, s, d, n)")
+    duckdb.sql(f"COPY partitions TO '{w.directory(0)}/t' (FORMAT parquet, PARTITION_BY (s, d, n))")
+    assert ask(w, table="fpisa_tables")[1] == b"name\nt\n"
+    for ours, theirs in (("", "true"), ("s='DE'", "s = 'DE'"), ("s null,n>-1", "s IS NULL AND n > -1"), ("d<2000-01-01,i>=50", "d < '2000-01-01' AND i >= 50"),
+                         ("s='it''s',d not null", "s = 'it''s' AND d IS NOT NULL"), ("s>='a',x<2,n=17", "s >= 'a' AND x < 2 AND n = 17"), ("n=5", "n = 5")):
+        where = ("--where", ours) if ours else ()
+        want = duckdb.sql(f"SELECT i::VARCHAR, coalesce(s, ''), coalesce(d::VARCHAR, ''), n::VARCHAR FROM partitions WHERE {theirs}").fetchall()
+        assert rows_of(w, "--columns", "i,s,d,n", *where) == sorted(want), ours
+        want = duckdb.sql(f"SELECT n::VARCHAR, count(*)::VARCHAR, sum(x)::VARCHAR FROM partitions WHERE {theirs} GROUP BY n").fetchall()
+        got = rows_of(w, "--by", "n int64", "--value", "x", *where)
+        assert [(n, count, float(s)) for n, count, s, *_ in got] == sorted((n, c, float(s)) for n, c, s in want), ours
+    # The first rows are fetched by the place that frames carry: the file and the row.
+    top = rows_of(w, "--value", "x", "--limit", "30", "--columns", "i,x,s,n")
+    by_number = {str(r[0]): r for r in rows}
+    assert sorted((float(x) for _, x, _, _ in top), reverse=True) == sorted((r[1] for r in rows), reverse=True)[:30]
+    assert all((float(x), s or None, int(n)) == (by_number[i][1], by_number[i][2], by_number[i][4]) for i, x, s, n in top)
+
+
+def test_partitions_not_read(directory):
+    """Conditions on directories decide which files are read."""
+    w, _, put_file = directory
+    for country in "DE", "FR":
+        at = put_file(f"t/country={country}/x.parquet", "SELECT range AS k FROM range(1000)")
+    with open(at, "r+b") as f:
+        f.seek(4)
+        f.write(b"\xff" * 200)
+    assert len(rows_of(w, "--where", "country='DE',k<5")) == 5
+    assert "t/" in refused(w, "--where", "country='FR',k<5")
+    assert "t/" in refused(w, "--where", "k<5")
+
+
+def test_directory_files(directory, tmp_path):
+    """Columns come by their names, other files are left out, and errors name the file."""
+    w, _, put_file = directory
+    put_file("t/deep/er/b.parquet", "SELECT 2::BIGINT AS k, 'b' AS s")
+    put_file("t/a.parquet", "SELECT 1::INT AS k")
+    for left_out in "t/_temporary/c.parquet", "t/.c.parquet", "t/c.parquet.tmp":
+        put_file(left_out, "SELECT 3 AS k")
+    assert ask(w)[1] == b"k,s\n1,\n2,b\n"
+    put(w, "t.schema", "s text\nk real not null\n")
+    assert ask(w)[1] == b"s,k\n,1.0\nb,2.0\n"
+    put(w, "t.csv", "s,k\n")
+    assert "t.csv and t/ both exist; keep one of them" in refused(w)
+    os.unlink(f"{w.directory(0)}/t.csv")
+    with open(f"{w.directory(0)}/t/a.parquet", "ab"):
+        assert "t/a.parquet is open for writing" in refused(w)
+    put(w, "t/z.parquet", "PAR1")
+    assert "t/z.parquet: " in refused(w)
+    os.rename(f"{w.directory(0)}/t/z.parquet", f"{w.directory(0)}/t/_z")
+    os.makedirs(f"{w.directory(0)}/t/n=1")
+    os.rename(f"{w.directory(0)}/t/deep/er/b.parquet", f"{w.directory(0)}/t/n=1/b.parquet")
+    assert "t/n=1/b.parquet: its directories NAME=VALUE have other names than those of t/a.parquet" in refused(w)
+    os.rename(f"{w.directory(0)}/t/n=1", tmp_path / "n")
+    os.symlink(tmp_path / "n", f"{w.directory(0)}/t/out")
+    assert "t/out: the path leads out of the worker's directory" in refused(w)
+
+
+def test_directory_beside_column(directory):
+    """The value of a directory holds if files have a column of the same name."""
+    w, _, put_file = directory
+    put_file("t/n=1/a.parquet", "SELECT 7 AS n, 'a' AS s")
+    put_file("t/n=2/a.parquet", "SELECT 8 AS N, 'b' AS s")
+    assert rows_of(w, "--columns", "n,s") == [("1", "a"), ("2", "b")]
+    assert rows_of(w, "--columns", "n,s", "--where", "n=2") == [("2", "b")]
+    put_file("t/n=2/b.parquet", "SELECT 1 AS File_Index")
+    assert "t/: rename its column File_Index, which is the engine's name for a row's place" in refused(w)
 
 
 # -- values ------------------------------------------------------------------------

@@ -122,7 +122,9 @@ static const struct {
 	 NULL, "t.csv:1: column 1 is 'b', but a in the schema"},
 	{"a int32\n", "\xef\xbb\xbf", NULL, "t.csv:1: the file is empty; the first row of a CSV names the columns"},
 	{"a int32", "", NULL, "t.csv:1: the file is empty; the first row of a CSV names the columns"},
-	{"a int32", NULL, NULL, "table t has no rows here: none of t.csv, .tbl and .parquet exists"},
+	{"a int32", NULL, NULL,
+	 "table t has no rows here: none of t.csv, .tbl and .parquet exists, and no directory t has a file that ends "
+	 "with .parquet"},
 	{"a int32", "a\n", "1|\n", "t.csv and t.tbl both exist; keep one of them"},
 	{NULL, "a\n", NULL, "table t does not exist on this worker: file t.schema is missing"},
 	{"# nothing\n\n", "a\n", NULL, "t.schema does not name a column; give a line NAME TYPE [not null] for each"},
@@ -401,7 +403,7 @@ static void written(void **state)
 		assert_int_equal(futimens(fd, times), 0);
 		close(fd);
 		namings[i / n_ways % 3]();
-		assert_int_equal(fstat(p.fd, &st), 0);
+		assert_int_equal(fstat(p.files.file[0].fd, &st), 0);
 		assert_true(st.st_size == WRITTEN_BYTES && st.st_mtim.tv_nsec == times[1].tv_nsec);
 		assert_int_equal(partition_unchanged(&p), -ESTALE);
 		assert_string_equal(fpisa_error(), "t.csv was written while the query read it; ask again");
@@ -440,8 +442,8 @@ static void unwatched(void **state)
 	(void)state;
 	put_text("t.csv", WRITTEN);
 	assert_int_equal(open_table(&p, "t"), 0);
-	assert_true(p.identity.watch > 0);
-	identity_forget(&p.identity);
+	assert_true(p.files.file[0].identity.watch > 0);
+	identity_forget(&p.files.file[0].identity);
 	assert_int_equal(partition_whole(&p), 0);
 	another_file();
 	assert_int_equal(partition_whole(&p), -ESTALE);

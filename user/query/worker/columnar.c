@@ -18,10 +18,10 @@ static int begin(struct columnar *b, const int *column, const struct where *wher
 	static const struct fpisa_column text = {.type = FPISA_COLUMN_TEXT};
 	const struct parquet_wanted want = {b->place, b->as_text, column, b->n, where, places, n_places};
 	struct partition *t = b->table;
-	char *sql = parquet_statement(&t->parquet, &t->schema, &want);
+	char *sql = parquet_statement(&t->parquet, &t->schema, &want, t->file);
 
 	if (!sql)
-		return -ENOMEM;
+		return -EINVAL;
 	for (int i = 0; i < b->n; i++)
 		b->type[i] = b->as_text ? &text : &t->schema.column[column[i]];
 	return scan_begin(&b->scan, &t->parquet.engine, sql, t->file, (struct scan_columns){b->type, b->n, b->place});
@@ -96,7 +96,7 @@ static int next_batch(struct columnar *b)
 	if (rc == SCAN_LATER)
 		return rc;
 	if (rc > 0)
-		return partition_unchanged(b->table) ?: rc;
+		return partition_check(b->table) ?: rc;
 	return rc ?: partition_whole(b->table);
 }
 

@@ -78,36 +78,37 @@ static bool is_remote(int fd)
 
 /*
  * Return an inotify descriptor that reports programs that write the open file under any name, or that close the file
- * after opening it for writing. Return 0 if the kernel does not support this.
+ * after opening it for writing. Use `shared` if it is not 0. Return 0 if the kernel does not support this.
  */
-static int watch_writes(int fd)
+static int watch_writes(int shared, int fd)
 {
 	char path[32];
-	int watch = is_remote(fd) ? -1 : inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	int watch = is_remote(fd) ? -1 : shared ? shared : inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 
 	if (watch <= 0)
 		return 0;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (inotify_add_watch(watch, path, IN_MODIFY | IN_CLOSE_WRITE) >= 0)
 		return watch;
-	close(watch);
+	if (!shared)
+		close(watch);
 	return 0;
 }
 
 void identity_forget(struct identity *id)
 {
-	if (id->watch)
+	if (id->watch && !id->shared)
 		close(id->watch);
 	id->watch = 0;
 }
 
-int identity_note(struct identity *id, int fd, const char *name)
+int identity_note(struct identity *id, int watch, int fd, const char *name)
 {
 	const struct timespec pause = {.tv_nsec = PAUSE_NS};
 	int64_t until = now_ns(CLOCK_MONOTONIC) + SETTLE_NS;
 	int err;
 
-	*id = (struct identity){.watch = watch_writes(fd)};
+	*id = (struct identity){.watch = watch_writes(watch, fd), .shared = watch != 0};
 	while (!(err = look(&id->is, fd, name)) && !settled(&id->is) && now_ns(CLOCK_MONOTONIC) < until)
 		nanosleep(&pause, NULL);
 	return err || settled(&id->is) ? err : fpisa_fail(-ESTALE, "%s is being written; ask again", name);

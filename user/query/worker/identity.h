@@ -19,15 +19,17 @@ struct identity {
 	struct file_state is;
 	/* inotify descriptor, which is readable when a program has written the file; 0 if inotify is not supported */
 	int watch;
-	int named; /* the file got or lost a name after identity_note(), which also changes the stamp */
+	int shared; /* `watch` belongs to another identity */
+	int named;  /* the file got or lost a name after identity_note(), which also changes the stamp */
 };
 
 /*
  * Note the state of the open file, until identity_forget(). If the file was changed just now, wait until a further
  * change would get another stamp. This takes a tick of the kernel's clock, or 2 s if the file system counts whole
- * seconds. Return 0, or -errno with the message set. The error is -ESTALE if the file is being written.
+ * seconds. `watch` is that of another identity of this process, which must be forgotten later, or 0. Return 0, or -errno
+ * with the message set. The error is -ESTALE if the file is being written.
  */
-int identity_note(struct identity *id, int fd, const char *name);
+int identity_note(struct identity *id, int watch, int fd, const char *name);
 void identity_forget(struct identity *id); /* the identity may be all 0 */
 
 /*

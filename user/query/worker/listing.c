@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "lib/base/error.h"
+#include "files.h"
 #include "listing.h"
 #include "schema.h"
 
@@ -29,14 +30,24 @@ static bool cut(char *name, const char *end)
 	return has;
 }
 
-/* Return whether the file is a schema, or a Parquet file without a schema. Reduce the name to the table's name. */
+/* Return whether the directory has Parquet files. */
+static bool has_rows(int directory, const char *name)
+{
+	struct files files = {0};
+	bool has = *name != '.' && !files_open_all(&files, directory, name);
+
+	files_close(&files);
+	return has;
+}
+
+/* Return whether the entry is a schema, or Parquet without a schema. Reduce the name to the table's name. */
 static bool is_table(int directory, char name[NAME_MAX + 1])
 {
 	char schema[NAME_MAX + 16];
 
 	if (cut(name, SCHEMA))
 		return true;
-	if (!cut(name, PARQUET))
+	if (!cut(name, PARQUET) && !has_rows(directory, name))
 		return false;
 	snprintf(schema, sizeof(schema), "%s" SCHEMA, name);
 	return faccessat(directory, schema, F_OK, AT_SYMLINK_NOFOLLOW) != 0;

@@ -14,6 +14,8 @@
 #include "query/lib/decimal.h"
 
 #define PLACE "file_row_number"
+#define FILE_NUMBER "file_index"
+#define FILE_BITS 40 /* a place is the number of a file, and below it the number of a row of the file in so many bits */
 
 /* -- types -------------------------------------------------------------------- */
 
@@ -132,57 +134,145 @@ static int take_column(struct parquet *q, struct schema *schema, bool given, con
 	return 0;
 }
 
+/* Write the source of the files' rows, for which `chosen` lists the numbers of files. */
+static void put_files(FILE *f, const struct parquet *q, const int *chosen, int n)
+{
+	fputs(n > 1 ? "read_parquet([" : "read_parquet(", f);
+	for (int i = 0; i < n; i++)
+		fprintf(f, "%s'/proc/self/fd/%d'", i ? ", " : "", q->files->file[chosen ? chosen[i] : i].fd);
+	fputs(n > 1 ? "], union_by_name = true)" : ")", f);
+}
+
+/* Return the text of a stream, and close the stream. Return NULL with the message set if there is no memory. */
+static char *text_of(FILE *f, char **text)
+{
+	if (f && !fclose(f) && *text)
+		return *text;
+	fpisa_fail(-ENOMEM, "no memory for a statement");
+	return NULL;
+}
+
+/* Write `before` and the source of all files' rows as a statement, which the caller frees. */
+static char *statement_of_files(const struct parquet *q, const char *before)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+
+	if (f) {
+		fputs(before, f);
+		put_files(f, q, NULL, q->files->n);
+	}
+	return text_of(f, &text);
+}
+
+/* Return whether statements need the number of a row's file. */
+static bool in_directory(const struct parquet *q)
+{
+	return q->files->n > 1 || q->hive.n;
+}
+
+static int take_described(struct parquet *q, struct schema *schema, bool given, const struct ArrowArray *batch,
+			  const char *name)
+{
+	char column[FPISA_COLUMN_NAME], type[PARQUET_TYPE];
+	int hive, err = 0;
+
+	for (int64_t i = 0; !err && i < batch->length; i++) {
+		if (!take_text(batch->children[0], i, column, sizeof(column)))
+			continue;
+		if (!strcasecmp(column, PLACE) || (in_directory(q) && !strcasecmp(column, FILE_NUMBER)))
+			return fpisa_fail(-EINVAL,
+					  "%s: rename its column %s, which is the engine's name for a row's place",
+					  name, column);
+		/* The names of other types fit. Only names of nested types and enumerations may be longer. */
+		if (!take_text(batch->children[1], i, type, sizeof(type)) && strncmp(type, "ENUM", 4))
+			strcpy(type, "STRUCT(...)");
+		hive = hive_column(&q->hive, column);
+		if (hive >= 0)
+			q->hive.in_files[hive] = true;
+		else
+			err = take_column(q, schema, given, column, type, name);
+	}
+	return err;
+}
+
 static int take_columns(struct parquet *q, struct schema *schema, const char *name)
 {
-	char sql[128], column[FPISA_COLUMN_NAME], type[PARQUET_TYPE];
+	char *sql = statement_of_files(q, "DESCRIBE SELECT * FROM ");
 	const bool given = schema->n > 0;
-	struct ArrowArrayStream rows;
+	struct ArrowArrayStream rows = {0};
 	struct ArrowArray batch;
-	int err;
+	int err = sql ? engine_run(&q->engine, sql, &rows, name) : -ENOMEM;
 
-	snprintf(sql, sizeof(sql), "DESCRIBE SELECT * FROM %s", q->from);
-	err = engine_run(&q->engine, sql, &rows, name);
 	while (!err) {
 		batch = (struct ArrowArray){0};
 		if (rows.get_next(&rows, &batch))
 			err = engine_said(name, rows.get_last_error(&rows));
 		if (!batch.release)
 			break;
-		for (int64_t i = 0; !err && i < batch.length; i++) {
-			if (!take_text(batch.children[0], i, column, sizeof(column)))
-				continue;
-			/* The names of other types fit. Only names of nested types and enumerations may be longer. */
-			if (!take_text(batch.children[1], i, type, sizeof(type)) && strncmp(type, "ENUM", 4))
-				strcpy(type, "STRUCT(...)");
-			if (strcasecmp(column, PLACE))
-				err = take_column(q, schema, given, column, type, name);
-			else
-				err = fpisa_fail(-EINVAL,
-						 "%s: rename its column " PLACE ", which is the engine's name for a "
-						 "row's place",
-						 name);
-		}
+		err = err ?: take_described(q, schema, given, &batch, name);
 		batch.release(&batch);
 	}
 	if (rows.release)
 		rows.release(&rows);
+	free(sql);
+	for (int i = 0; !err && i < q->hive.n; i++)
+		err = take_column(q, schema, given, q->hive.name[i], q->hive.type[i], name);
 	return err || schema->n ? err : fpisa_fail(-EINVAL, "%s has no column that can be queried", name);
 }
 
-int parquet_open(struct parquet *q, int fd, struct schema *schema, const char *name)
+/* The engine may open the table's files and no others, whatever a statement contains. */
+static int allow_files(struct parquet *q, const char *name)
 {
-	char sql[128];
+	char *sql = NULL;
+	size_t size;
+	FILE *f = open_memstream(&sql, &size);
 	int err;
 
-	*q = (struct parquet){0};
-	err = engine_open(&q->engine, name);
-	if (err)
-		return err;
-	snprintf(q->from, sizeof(q->from), "read_parquet('/proc/self/fd/%d')", fd);
-	/* The engine cannot open any other file, whatever the statement contains. */
-	snprintf(sql, sizeof(sql), "SET allowed_paths = ['/proc/self/fd/%d']", fd);
+	if (f) {
+		fputs("SET allowed_paths = [", f);
+		for (int i = 0; i < q->files->n; i++)
+			fprintf(f, "%s'/proc/self/fd/%d'", i ? "," : "", q->files->file[i].fd);
+		fputs("]", f);
+	}
+	if (!text_of(f, &sql))
+		return -ENOMEM;
 	err = engine_do(&q->engine, sql, NULL, name) ?:
 		      engine_do(&q->engine, "SET enable_external_access = false", NULL, name);
+	free(sql);
+	return err;
+}
+
+static int count_rows(struct parquet *q, const char *name)
+{
+	char *sql = statement_of_files(q, "SELECT count(*) FROM ");
+	int err = sql ? engine_do(&q->engine, sql, &q->rows, name) : -ENOMEM;
+
+	free(sql);
+	return err;
+}
+
+/* If one of several files is not valid, set the message to name this file. Return `err` or the error of the file. */
+static int name_bad_file(struct parquet *q, int err)
+{
+	char sql[96];
+	int bad = 0;
+
+	for (int i = 0; !bad && err && q->files->n > 1 && i < q->files->n; i++) {
+		snprintf(sql, sizeof(sql), "SELECT count(*) FROM read_parquet('/proc/self/fd/%d')",
+			 q->files->file[i].fd);
+		bad = engine_do(&q->engine, sql, NULL, q->files->file[i].name);
+	}
+	return bad ?: err;
+}
+
+int parquet_open(struct parquet *q, const struct files *files, struct schema *schema, const char *name)
+{
+	int err;
+
+	*q = (struct parquet){.files = files};
+	err = hive_find(&q->hive, files) ?: engine_open(&q->engine, name) ?: allow_files(q, name);
 	if (err)
 		return err;
 	/*
@@ -190,11 +280,7 @@ int parquet_open(struct parquet *q, int fd, struct schema *schema, const char *n
 	 * without time zones does not know the setting, and writes UTC.
 	 */
 	(void)engine_do(&q->engine, "SET TimeZone = 'UTC'", NULL, name);
-	err = take_columns(q, schema, name);
-	if (err)
-		return err;
-	snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s", q->from);
-	return engine_do(&q->engine, sql, &q->rows, name);
+	return name_bad_file(q, take_columns(q, schema, name) ?: count_rows(q, name));
 }
 
 void parquet_close(struct parquet *q)
@@ -327,9 +413,51 @@ static void put_terms(FILE *f, const struct parquet *q, const struct schema *sch
 	fputs(" END ELSE false END", f);
 }
 
-static void put_from(FILE *f, const struct parquet *q, const struct parquet_wanted *want)
+/*
+ * Write the table of the chosen files: the number in the list, the number in the table, and the columns of directories.
+ * A column of the files may have any name that a schema can have, so the names of numbers have a blank.
+ */
+static void put_directories(FILE *f, const struct parquet *q, const int *chosen, int n)
 {
-	fprintf(f, " FROM %s", q->from);
+	fprintf(f, "(SELECT unnest(range(%d)) AS \"the index\", unnest([", n);
+	for (int k = 0; k < n; k++)
+		fprintf(f, "%s%d", k ? "," : "", chosen[k]);
+	fputs("]) AS \"the file\"", f);
+	for (int i = 0; i < q->hive.n; i++) {
+		fputs(", unnest([", f);
+		for (int k = 0; k < n; k++) {
+			fputs(k ? "," : "", f);
+			hive_put(f, &q->hive, i, q->files->file[chosen[k]].name);
+		}
+		fprintf(f, "]) AS \"%s\"", q->hive.name[i]);
+	}
+	fputs(")", f);
+}
+
+/* Write the rows of the chosen files. A column of a file that has the name of a directory's column is left out. */
+static void put_rows(FILE *f, const struct parquet *q, const int *chosen, int n)
+{
+	fputs("(SELECT * EXCLUDE (\"the index\", \"the file\", " FILE_NUMBER ", " PLACE "), ", f);
+	fprintf(f, "\"the file\" * %llu + " PLACE " AS " PLACE, 1ull << FILE_BITS);
+	fputs(" FROM (SELECT *", f);
+	for (int i = 0, left_out = 0; i < q->hive.n; i++)
+		if (q->hive.in_files[i])
+			fprintf(f, "%s\"%s\"", left_out++ ? ", " : " EXCLUDE (", q->hive.name[i]);
+	fputs(memchr(q->hive.in_files, true, sizeof(q->hive.in_files)) ? ")" : "", f);
+	fputs(", " PLACE ", " FILE_NUMBER " FROM ", f);
+	put_files(f, q, chosen, n);
+	fputs(") JOIN ", f);
+	put_directories(f, q, chosen, n);
+	fputs(" ON " FILE_NUMBER " = \"the index\")", f);
+}
+
+static void put_from(FILE *f, const struct parquet *q, const struct parquet_wanted *want, const int *chosen, int n)
+{
+	fputs(" FROM ", f);
+	if (in_directory(q))
+		put_rows(f, q, chosen, n);
+	else
+		put_files(f, q, chosen, n);
 	if (!want->places)
 		return;
 	/* A column of the file may have any name that a schema can have, so these names have a blank. */
@@ -339,7 +467,8 @@ static void put_from(FILE *f, const struct parquet *q, const struct parquet_want
 	fputs("]::BIGINT[] AS p)) AS wanted ON " PLACE " = wanted.\"the place\" ORDER BY wanted.\"the order\"", f);
 }
 
-char *parquet_statement(const struct parquet *q, const struct schema *schema, const struct parquet_wanted *want)
+static char *write_statement(const struct parquet *q, const struct schema *schema, const struct parquet_wanted *want,
+			     const int *chosen, int n)
 {
 	locale_t before = fpisa_locale_enter();
 	char *text = NULL;
@@ -352,16 +481,105 @@ char *parquet_statement(const struct parquet *q, const struct schema *schema, co
 			fputs(i || want->place ? ", " : "", f);
 			(want->as_text ? put_as_text : put_column)(f, q, schema, want->column[i]);
 		}
-		put_from(f, q, want);
+		put_from(f, q, want, chosen, n);
 		if (want->where && want->where->n) {
 			fputs(" WHERE ", f);
 			put_terms(f, q, schema, want->where, 0);
 		}
 	}
 	fpisa_locale_leave(before);
-	if (!f || fclose(f) || !text) {
-		fpisa_fail(-ENOMEM, "no memory for a statement");
-		return NULL;
+	return text_of(f, &text);
+}
+
+/* -- the files that a statement reads ------------------------------------------- */
+
+/* Choose the files of the places. */
+static int choose_by_places(const struct parquet *q, const struct parquet_wanted *want, int *chosen)
+{
+	int n = 0;
+
+	for (int i = 0; i < q->files->n; i++) {
+		size_t k = 0;
+
+		while (k < want->n_places && want->places[k] >> FILE_BITS != (uint64_t)i)
+			k++;
+		if (k < want->n_places)
+			chosen[n++] = i;
 	}
-	return text;
+	return n;
+}
+
+/* Return the conditions on columns of directories, up to a condition whose failure is an error. */
+static struct where on_directories(const struct parquet *q, const struct schema *schema, const struct where *w)
+{
+	struct where on = {0};
+
+	for (int i = 0; i < w->n && w->term[i].is != WHERE_NEVER_NULL; i++)
+		if (hive_column(&q->hive, schema->column[w->term[i].column].name) >= 0)
+			on.term[on.n++] = w->term[i];
+	return on;
+}
+
+/* Take the numbers of the files from the result of the statement. Return how many, or -errno with the message set. */
+static int take_chosen(struct parquet *q, const char *sql, int *chosen, const char *name)
+{
+	struct ArrowArrayStream rows;
+	struct ArrowArray batch;
+	int n = 0, err = engine_run(&q->engine, sql, &rows, name);
+
+	while (!err) {
+		batch = (struct ArrowArray){0};
+		if (rows.get_next(&rows, &batch))
+			err = engine_said(name, rows.get_last_error(&rows));
+		if (!batch.release)
+			break;
+		for (int64_t i = 0; i < batch.length; i++)
+			chosen[n++] = ((const int32_t *)batch.children[0]->buffers[1])[batch.children[0]->offset + i];
+		batch.release(&batch);
+	}
+	if (rows.release)
+		rows.release(&rows);
+	return err ?: n;
+}
+
+/* Choose the files whose directories meet the conditions on directories. `chosen` has all files. */
+static int choose_by_conditions(struct parquet *q, const struct schema *schema, const struct where *w, int *chosen,
+				const char *name)
+{
+	const struct where on = on_directories(q, schema, w);
+	char *text = NULL;
+	size_t size;
+	FILE *f;
+	int n;
+
+	if (!on.n)
+		return q->files->n;
+	f = open_memstream(&text, &size);
+	if (f) {
+		fputs("SELECT CAST(\"the file\" AS INTEGER) FROM ", f);
+		put_directories(f, q, chosen, q->files->n);
+		fputs(" WHERE ", f);
+		put_terms(f, q, schema, &on, 0);
+		fputs(" ORDER BY \"the file\"", f);
+	}
+	if (!text_of(f, &text))
+		return -ENOMEM;
+	n = take_chosen(q, text, chosen, name);
+	free(text);
+	return n;
+}
+
+char *parquet_statement(struct parquet *q, const struct schema *schema, const struct parquet_wanted *want,
+			const char *name)
+{
+	int chosen[FILES_MOST], n = q->files->n;
+
+	for (int i = 0; i < n; i++)
+		chosen[i] = i;
+	if (want->places)
+		n = choose_by_places(q, want, chosen);
+	else if (want->where)
+		n = choose_by_conditions(q, schema, want->where, chosen, name);
+	/* A statement without a file is not valid. The first file's rows do not meet the statement's conditions either. */
+	return n < 0 ? NULL : write_statement(q, schema, want, chosen, n ? n : 1);
 }

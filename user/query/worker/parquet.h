@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A Parquet file as a table. This covers the columns that DuckDB finds in the file, and the statements that read them.
- * A statement converts each column to the schema's type exactly, or rounds the value once.
+ * Parquet files as a table. This covers the columns that DuckDB finds in the files and in the names of their
+ * directories, and the statements that read them. A statement converts each column to the schema's type exactly, or
+ * rounds the value once.
  */
 #ifndef FPISA_QUERY_PARQUET_H
 #define FPISA_QUERY_PARQUET_H
@@ -10,24 +11,27 @@
 
 #include "condition.h"
 #include "engine.h"
+#include "hive.h"
 #include "schema.h"
 
 #define PARQUET_TYPE 48
 
 struct parquet {
 	struct engine engine;
-	char from[64]; /* what to write after FROM in SQL */
-	/* DuckDB's type of each column of the schema; "" if the file lacks the column */
+	const struct files *files;
+	struct hive hive;
+	/* DuckDB's type of each column of the schema; "" if all files lack the column */
 	char type[FPISA_COLUMNS_MOST][PARQUET_TYPE];
 	uint64_t rows;
 };
 
 /*
- * Open the file `fd`. The caller still owns the descriptor. If the schema has no columns, set it to the columns of the
- * file. Skip columns whose name is not valid, and columns whose type neither a schema nor a text can represent. Return
- * 0, or -errno with the message set. The error is -ENOENT without DuckDB, and -EINVAL if the file is not Parquet.
+ * Open the files, which the caller closes later. If the schema has no columns, set it to the columns of the files, and
+ * then to those of directories. A file may lack columns of the other files, which are NULL then. Skip columns whose name
+ * is not valid, and columns whose type neither a schema nor a text can represent. Return 0, or -errno with the message
+ * set. The error is -ENOENT without DuckDB, and -EINVAL if a file is not Parquet.
  */
-int parquet_open(struct parquet *q, int fd, struct schema *schema, const char *name);
+int parquet_open(struct parquet *q, const struct files *files, struct schema *schema, const char *name);
 void parquet_close(struct parquet *q); /* *q may be all 0 */
 
 /*
@@ -48,9 +52,11 @@ struct parquet_wanted {
 };
 
 /*
- * Write the statement to memory, which the caller frees with free(). Return NULL with the message set if there is no
- * memory.
+ * Write the statement to memory, which the caller frees with free(). If directories decide part of the conditions, ask
+ * the engine which files have rows, so no other statement may be in use. Return NULL with the message set if there is no
+ * memory or the engine fails.
  */
-char *parquet_statement(const struct parquet *q, const struct schema *schema, const struct parquet_wanted *want);
+char *parquet_statement(struct parquet *q, const struct schema *schema, const struct parquet_wanted *want,
+			const char *name);
 
 #endif

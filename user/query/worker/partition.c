@@ -3,41 +3,15 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "lib/base/error.h"
 #include "listing.h"
 #include "parquet.h"
 #include "partition.h"
-
-/* Open a regular file in the directory. Return the descriptor, or -errno without a message. */
-static int open_file(int directory, const char *name)
-{
-	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
-			       .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
-	int fd = (int)syscall(SYS_openat2, directory, name, &how, sizeof(how)), err;
-	struct stat st;
-
-	if (fd < 0)
-		return -errno;
-	err = fstat(fd, &st) ? -errno : S_ISREG(st.st_mode) ? 0 : -ENOTSUP;
-	if (err)
-		close(fd);
-	return err ?: fd;
-}
-
-static const char *why(int err)
-{
-	return err == -EXDEV || err == -ELOOP ? "the path leads out of the worker's directory" :
-	       err == -ENOTSUP		      ? "not a regular file" :
-						strerror(-err);
-}
 
 static int read_schema(struct partition *p, int directory, const char *table)
 {
@@ -46,13 +20,13 @@ static int read_schema(struct partition *p, int directory, const char *table)
 	int fd, err;
 
 	snprintf(name, sizeof(name), "%s.schema", table);
-	fd = open_file(directory, name);
+	fd = files_open_one(directory, name);
 	if (fd == -ENOENT)
 		return fpisa_fail(fd, "table %s does not exist on this worker: file %s is missing", table, name);
 	if (fd < 0)
-		return fpisa_fail(fd, "%s: %s", name, why(fd));
+		return fpisa_fail(fd, "%s: %s", name, files_why(fd));
 	text = malloc(SCHEMA_BYTES + 1);
-	err = identity_note(&p->of_schema, fd, name) ?: identity_closed(fd, name);
+	err = identity_note(&p->of_schema, 0, fd, name) ?: identity_closed(fd, name);
 	if (!err && !text)
 		err = fpisa_fail(-ENOMEM, "%s: no memory to read it", name);
 	while (!err && (got = read(fd, text + n, (size_t)(SCHEMA_BYTES - n))) != 0) {
@@ -75,65 +49,89 @@ static int read_schema(struct partition *p, int directory, const char *table)
 	return err;
 }
 
-/* Read the schema. A Parquet table may have no schema, because the file describes its columns. */
-static int open_schema(struct partition *p, int directory, const char *table)
+static int both_exist(const struct partition *p, const char *name)
 {
-	char name[TABLE_NAME + 16];
-	int err = read_schema(p, directory, table), fd;
-
-	if (err != -ENOENT)
-		return err;
-	snprintf(name, sizeof(name), "%s.parquet", table);
-	fd = open_file(directory, name);
-	if (fd >= 0)
-		close(fd);
-	return fd == -ENOENT ? err : 0;
+	return fpisa_fail(-EINVAL, "%s and %s both exist; keep one of them", p->file, name);
 }
 
-/* Open the only file with rows of the table. */
+/* Add the directory of the table, if it has Parquet files. */
+static int open_directory(struct partition *p, int directory, const char *table)
+{
+	char name[TABLE_NAME + 16];
+	struct files files = {0};
+	int err = files_open_all(&files, directory, table);
+
+	snprintf(name, sizeof(name), "%s/", table);
+	if (!err && p->files.n)
+		err = both_exist(p, name);
+	if (err) {
+		files_close(&files);
+		return err == -ENOENT ? 0 : err;
+	}
+	p->files = files;
+	p->kind = ROWS_PARQUET;
+	strcpy(p->file, name);
+	return 0;
+}
+
+/* Open the only file, or directory, with rows of the table. */
 static int open_rows(struct partition *p, int directory, const char *table)
 {
 	static const char *const ends[] = {[ROWS_CSV] = "csv", [ROWS_TBL] = "tbl", [ROWS_PARQUET] = "parquet"};
 	char name[TABLE_NAME + 16];
+	int err = 0;
 
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; !err && i < 3; i++) {
 		int fd;
 
 		snprintf(name, sizeof(name), "%s.%s", table, ends[i]);
-		fd = open_file(directory, name);
+		fd = files_open_one(directory, name);
 		if (fd == -ENOENT)
 			continue;
 		if (fd < 0)
-			return fpisa_fail(fd, "%s: %s", name, why(fd));
-		if (p->fd >= 0) {
+			return fpisa_fail(fd, "%s: %s", name, files_why(fd));
+		if (p->files.n) {
 			close(fd);
-			return fpisa_fail(-EINVAL, "%s and %s both exist; keep one of them", p->file, name);
+			return both_exist(p, name);
 		}
-		p->fd = fd;
+		err = files_add(&p->files, fd, name);
 		strcpy(p->file, name);
 		p->kind = i;
 	}
-	return p->fd >= 0 ? 0 :
-			    fpisa_fail(-ENOENT, "table %s has no rows here: none of %s.csv, .tbl and .parquet exists",
-				       table, table);
+	return err ?: open_directory(p, directory, table);
+}
+
+/* Open the schema and the rows. Parquet may have no schema, because the files describe their columns. */
+static int open_files(struct partition *p, int directory, const char *table)
+{
+	int no_schema = read_schema(p, directory, table), err;
+
+	if (no_schema && no_schema != -ENOENT)
+		return no_schema;
+	err = open_rows(p, directory, table);
+	if (err)
+		return err;
+	if (no_schema && (!p->files.n || p->kind != ROWS_PARQUET))
+		return read_schema(p, directory, table);
+	return p->files.n ? 0 :
+			    fpisa_fail(-ENOENT,
+				       "table %s has no rows here: none of %s.csv, .tbl and .parquet exists, and no "
+				       "directory %s has a file that ends with .parquet",
+				       table, table, table);
 }
 
 /* Open a table that is a file, or the table that lists the other tables. */
 static int open_table(struct partition *p, int directory, const char *table)
 {
 	char schema[] = LISTING_SCHEMA;
+	int fd;
 
 	if (strcmp(table, LISTING))
-		return open_schema(p, directory, table) ?: open_rows(p, directory, table);
+		return open_files(p, directory, table);
 	strcpy(p->file, table);
 	p->ours = true;
-	p->fd = listing_to_csv(directory);
-	return p->fd < 0 ? p->fd : schema_parse(&p->schema, schema, table);
-}
-
-static int note(struct partition *p)
-{
-	return identity_note(&p->identity, p->fd, p->file) ?: identity_closed(p->fd, p->file);
+	fd = listing_to_csv(directory);
+	return fd < 0 ? fd : files_add(&p->files, fd, table) ?: schema_parse(&p->schema, schema, table);
 }
 
 int partition_rewind(struct partition *p)
@@ -148,14 +146,14 @@ int partition_open(struct partition *p, int directory, const char *table)
 {
 	int err;
 
-	*p = (struct partition){.fd = -1};
+	*p = (struct partition){0};
 	if (!table_name_valid(table))
 		return fpisa_fail(-EINVAL, "'%.64s' is not a table name: letters, digits, '_', '.' and '-'", table);
 	err = open_table(p, directory, table);
 	if (!err && !p->ours)
-		err = note(p);
+		err = files_note(&p->files);
 	if (!err && p->kind == ROWS_PARQUET)
-		err = parquet_open(&p->parquet, p->fd, &p->schema, p->file);
+		err = parquet_open(&p->parquet, &p->files, &p->schema, p->file);
 	if (err)
 		partition_close(p);
 	return err;
@@ -174,9 +172,10 @@ static int check_columns(const struct partition *p, const bool used[FPISA_COLUMN
 
 int partition_begin(struct partition *p, const bool used[FPISA_COLUMNS_MOST])
 {
-	int err = p->kind == ROWS_PARQUET ? check_columns(p, used) :
-					    text_open(&p->text, p->fd, p->kind == ROWS_TBL ? TEXT_TBL : TEXT_CSV,
-						      p->file, &p->schema, used);
+	int err = p->kind == ROWS_PARQUET ?
+			  check_columns(p, used) :
+			  text_open(&p->text, p->files.file[0].fd, p->kind == ROWS_TBL ? TEXT_TBL : TEXT_CSV, p->file,
+				    &p->schema, used);
 
 	return err ?: partition_rewind(p);
 }
@@ -185,23 +184,25 @@ void partition_close(struct partition *p)
 {
 	text_close(&p->text);
 	parquet_close(&p->parquet);
-	identity_forget(&p->identity);
-	if (p->fd > 0)
-		close(p->fd);
-	p->fd = -1;
+	files_close(&p->files);
 }
 
 uint64_t partition_number(const struct partition *p)
 {
-	return identity_number(&p->identity, identity_number(&p->of_schema, 0));
+	return files_number(&p->files, identity_number(&p->of_schema, 0));
 }
 
 int partition_unchanged(struct partition *p)
 {
-	return p->ours ? 0 : identity_unchanged(&p->identity, p->fd, p->file);
+	return p->ours ? 0 : files_unchanged(&p->files);
+}
+
+int partition_check(struct partition *p)
+{
+	return p->ours ? 0 : files_check_next(&p->files);
 }
 
 int partition_whole(struct partition *p)
 {
-	return partition_unchanged(p) ?: p->ours ? 0 : identity_closed(p->fd, p->file);
+	return partition_unchanged(p) ?: p->ours ? 0 : files_closed(&p->files);
 }

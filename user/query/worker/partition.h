@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The rows of a table that a worker has. The files are TABLE.schema in the worker's directory, and one of TABLE.csv,
- * TABLE.tbl and TABLE.parquet. Parquet does not need a schema. No name and no link can make the worker open a file
- * outside of the directory.
+ * TABLE.tbl, TABLE.parquet and a directory TABLE of Parquet files. Parquet does not need a schema.
  */
 #ifndef FPISA_QUERY_PARTITION_H
 #define FPISA_QUERY_PARTITION_H
 
 #include <stdbool.h>
 
+#include "files.h"
 #include "identity.h"
 #include "parquet.h"
 #include "text.h"
 
 struct partition {
-	int fd;
+	struct files files; /* one file, or the Parquet files of a directory */
 	enum { ROWS_CSV, ROWS_TBL, ROWS_PARQUET } kind;
-	char file[TABLE_NAME + 16]; /* name of the file for messages */
+	char file[TABLE_NAME + 16]; /* name of the file or directory for messages */
 	struct schema schema;
 	struct text text;
 	struct parquet parquet; /* used instead of `text` if the file is Parquet */
-	bool ours;		/* `fd` is a temporary file that only this process has open */
-	struct identity identity, of_schema;
+	bool ours;		/* the file is temporary, and only this process has it open */
+	struct identity of_schema;
 };
 
 /*
@@ -47,10 +47,13 @@ int partition_rewind(struct partition *p);
  */
 uint64_t partition_number(const struct partition *p);
 
-/* Return -ESTALE, with the message set, if the file was written after it was opened, else 0. */
+/* Return -ESTALE, with the message set, if a file was written after it was opened, else 0. */
 int partition_unchanged(struct partition *p);
 
-/* Check the file again after the last row. In addition, return -ESTALE if a process has the file open for writing. */
+/* Check one of the files in the same way, each file in turn. */
+int partition_check(struct partition *p);
+
+/* Check all files after the last row. In addition, return -ESTALE if a process has a file open for writing. */
 int partition_whole(struct partition *p);
 
 #endif

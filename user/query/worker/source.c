@@ -152,7 +152,7 @@ static int next_row(struct source *s, struct fpisa_field field[FPISA_COLUMNS_MOS
 
 	while ((rc = text_row(&s->table.text, field, place)) > 0) {
 		if (++s->read % CHECKED == 0) {
-			rc = partition_unchanged(&s->table);
+			rc = partition_check(&s->table);
 			if (rc)
 				return rc;
 		}
