@@ -29,6 +29,15 @@ class Switched(Lab):
         for w in self.worker:
             w.run("tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", "20mbit", "burst", "32kb", "latency", "1s")
 
+    def sent_again(self, count, **options):
+        """Sum at 20 Mbit/s. Return the number of frames that the ranks sent again, as a share of their frames."""
+        self.slow_down()
+        try:
+            answers = self.check_answers(self.begin(count, **options), len(self.worker), count)
+        finally:
+            self.at_full_rate()
+        return sum(a["retransmits"] for a in answers) / (len(self.worker) * count / 256)
+
     def at_full_rate(self):
         for w in self.worker:
             w.run("tc", "qdisc", "del", "dev", "eth0", "root")

@@ -7,7 +7,7 @@ import random
 import pytest
 import worker
 from aggregators import Switched, check_shares, pins
-from lab import FPISA, draw_seed, read_all, read_answers, wait_until
+from lab import FPISA, draw_seed, once_within, read_all, read_answers, wait_until
 
 ETIMEDOUT, ESTALE, EPROTO = 110, 116, 71
 JOB, WORKERS, AGGREGATORS = 5, 3, 3
@@ -115,6 +115,11 @@ def test_doubles(doubles, loss):
         assert [a["digest"] for a in answers] == [right] * WORKERS, (address, count)
     chunks = [doubles.results(i) - before[i] for i in range(AGGREGATORS)]
     check_shares(chunks, weights, count, 128)
+
+
+def test_nothing_in_vain(jobs):
+    """Without a loss, the retransmission timer sends almost no frame again."""
+    once_within(0.001, lambda: jobs.sent_again(1 << 18, shares=",".join(f"10.98.0.{i + 1}" for i in range(AGGREGATORS))))
 
 
 def test_one_goes(jobs):

@@ -8,7 +8,7 @@ import lab
 import pytest
 from aggregators import Switched, check_shares, pins
 from doctor import bad, examine, fixes, needs_ethtool
-from lab import FPISA, draw_seed, read_all, wait_until
+from lab import FPISA, draw_seed, once_within, read_all, wait_until
 
 ETIMEDOUT = 110
 JOB, HOSTS = 5, 3
@@ -105,6 +105,11 @@ def test_sum(net, loss):
     assert all(net.count(i, "v_length") == 0 < net.count(i, "v_uncut") for i in range(HOSTS))
     if not loss:
         assert sum(net.count(i, "v_resent") - n for i, n in enumerate(resent)) < sum(chunks) / 10
+
+
+def test_nothing_in_vain(net):
+    """Without a loss, the retransmission timer sends almost no frame again."""
+    once_within(0.001, lambda: net.sent_again(1 << 18))
 
 
 def test_stranger(net):
