@@ -617,6 +617,7 @@ def test_keys_are_changed_under_a_group(groups, tmp_path):
     once_within(1, change_and_kill)
 
 
+@over_both
 def test_configuration_is_read_again(groups):
     """Formats, quotas and networks change when the configuration is read again. After an error all settings stay the same."""
     g = groups(2, sections="[key train]\ngroups = 1\n")
@@ -663,6 +664,7 @@ def test_configuration_is_read_again(groups):
     g.empty()
 
 
+@over_both
 def test_who_does_not_come_back(groups):
     g = groups(2)
     ranks = g.group("train", range(2), {"sum": "float32", "times": FOR_EVER, "pause": 0.01}, hold=True)
@@ -709,6 +711,7 @@ def test_verbs(groups):
         assert answer["rc"] == -ECONNRESET and answer["missing"] == 3 and "ended at the aggregator" in answer["error"]
 
 
+@over_both
 def test_a_group_that_gathers(groups):
     """The list shows the present and the missing ranks, until all ranks have joined or left, or their manager is gone."""
     g = groups(3)
@@ -801,6 +804,7 @@ def test_a_job_that_is_deleted(groups):
     wait_until("its end", lambda: not g.net.json("group", "list"))
 
 
+@over_both
 def test_a_job_that_is_shrunk(groups):
     """`job shrink` refuses the job of a group. If another tool removes a rank, no rank gets a sum of fewer ranks."""
     g = groups(3)
