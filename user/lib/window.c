@@ -226,14 +226,14 @@ static int answers_retransmission(const struct fpisa_window_slot *slot, const st
 }
 
 /*
- * Return whether the result answers a retransmission that left after a timeout without any result. If so, all frames
+ * Return whether a retransmission that left after a timeout without any result completed the round. If so, all frames
  * that left before the retransmission are lost, as in RACK (RFC 8985). Otherwise each of them would take a timeout.
  */
 static int ends_silence(const struct fpisa_window *w, const struct fpisa_window_slot *slot, const struct fpisa_answer *a)
 {
 	uint64_t since_ns = slot->first_ns > w->result_ns ? slot->first_ns : w->result_ns;
 
-	return a->ours && answers_retransmission(slot, a) && slot->sent_ns >= since_ns + w->rto.rto_ns;
+	return a->ours && a->retransmit && !a->resent && slot->sent_ns >= since_ns + w->rto.rto_ns;
 }
 
 /*
