@@ -93,12 +93,20 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 	return -ENOENT;
 }
 
+void neighbour_of(struct fpisa_address address, struct neighbour *n)
+{
+	*n = (struct neighbour){.family = AF_INET6};
+	memcpy(n->address, &address, sizeof(n->address));
+}
+
 int route_get(struct fpisa_address address, struct fpisa_address from, __u32 ifindex, struct route *r)
 {
 	const __u32 to = address.w[3];
 
 	(void)from;
 	*r = (struct route){.ifindex = ifindex ?: 1 + to % 3, .source = address, .local = to % 11 == 0};
+	if (to % 4) /* else the host is behind a router */
+		neighbour_of(address, &r->next);
 	r->source.w[3] = htonl(to % 7);
 	return to % 5 ? 0 : -ENETUNREACH;
 }
