@@ -90,7 +90,7 @@ static __always_inline void fused_add(struct xdp_md *ctx, struct fpisa_phv *phv)
 }
 
 /*
- * Return whether the round is read out unit by unit. With the trie this is always the case, because the look-ups cost
+ * Return whether the round is read out unit by unit. With the trie this is always the case, because the lookups cost
  * far more than a fused loop saves.
  */
 static __always_inline int reads_by_unit(const struct fpisa_phv *phv)

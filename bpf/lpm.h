@@ -9,11 +9,11 @@
 #include "maps.h"
 #include "fpisa/lookup.h"
 
-/* -- look-up by MAU6 --------------------------------------------------- */
+/* -- lookup by MAU6 --------------------------------------------------- */
 
 /*
  * Look up the leading zeros. Skip the first four zeros, which a sum of few values has in its headroom, because a
- * look-up visits a node for each leading zero.
+ * lookup visits a node for each leading zero.
  */
 static __always_inline __u32 clz32_lpm(__u32 x)
 {

@@ -353,7 +353,7 @@ struct fpisa_group_options {
 	size_t size; /* sizeof(struct fpisa_group_options), so that later versions can add members */
 	/* key file, whose last key is used; NULL: the file named by FPISA_KEY, if set; "": no key */
 	const char *key_file;
-	/* time limit in ms for all ranks to join, including the look-up of the host's name; 0: 10000 */
+	/* time limit in ms for all ranks to join, including the lookup of the host's name; 0: 10000 */
 	uint32_t join_timeout_ms;
 	uint32_t timeout_ms; /* deadline of each call in ms, as options.timeout_ms of a handle; 0: no deadline */
 	/*

@@ -177,7 +177,7 @@ static __always_inline __u64 fpisa_block_add(const void *in, struct fpisa_exp_bl
 
 /*
  * Run MAU6..8, which compute element i of `out` from the magnitude of a lane. clz(x) is the match of MAU6. This is a
- * macro, because the match is a map look-up in some programs and arithmetic in others.
+ * macro, because the match is a map lookup in some programs and arithmetic in others.
  */
 #define fpisa_lane_read(out, i, l, f, rounding, clz)  \
 	({                                            \

@@ -137,7 +137,7 @@ def main():
     p.add_argument("--record", metavar="FILE", help="file to which the lines are also written, in place of its contents")
     args = p.parse_args()
     if os.geteuid():
-        p.error("network namespaces and XDP need root")
+        p.error("network namespaces and XDP require root; run as root")
     os.environ["FPISA_BUILD"] = args.build
     from common import labs, own_mounts
     from run import busy

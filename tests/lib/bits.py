@@ -19,7 +19,7 @@ def numbers_of(call):
 
 
 def allowed(words, wide, mode):
-    """Return the set of results that the oracle gives for the words. In mode fpisa64 each order of arrival may give another result."""
+    """Return the set of results that the oracle gives for the words. In mode fpisa64 each order of arrival may give a different result."""
     e, m = (11, 52) if wide else (8, 23)
     guard = 63 - (m + 1) - 2 if mode == FPISA64 else 0
     orders = itertools.permutations(words) if mode == FPISA64 else [words]

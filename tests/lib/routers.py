@@ -11,5 +11,5 @@ def router(ns):
 
 
 def reach(net, ns, to, via, *more):
-    """Make the route to `to`, by the next hop `via`, of the lab's family."""
+    """Add or replace the route to `to` via the next hop `via`, in the lab's address family."""
     ns.run("ip", "-6" if net.ipv6 else "-4", "route", "replace", to, "via", via, *more)

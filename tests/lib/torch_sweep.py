@@ -613,7 +613,7 @@ def calls_that_differ():
     dist.all_reduce(t)
     assert (t == SIZE * SIZE).all()
     group = dist.new_group()
-    said = raises(RuntimeError, "asks for another job", dist.all_reduce, torch.ones(10, dtype=(torch.float32, torch.float64)[RANK == 0]),
+    said = raises(RuntimeError, "asks for a different job", dist.all_reduce, torch.ones(10, dtype=(torch.float32, torch.float64)[RANK == 0]),
                   group=group)
     assert said.count("group ") == 1, said
     group = dist.new_group()

@@ -14,8 +14,8 @@ STORE_PORT = 29500
 
 
 class Training(Groups):
-    """Workers of `net` behind one switch, because Gloo connects them to each other. `package` is the folder of fpisa, `python` the Python
-    that has torch."""
+    """Run torch on the workers of `net`. One switch connects the workers, because Gloo connects them to each other. `package` is the folder
+    of fpisa. `python` is an interpreter that has torch."""
 
     def __init__(self, net, folder, package, python=sys.executable):
         super().__init__(net, folder, "without-key = yes")

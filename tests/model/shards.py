@@ -236,7 +236,7 @@ class Shards:
         before it."""
         call = set().union(*(regs for regs, _ in taken))
         if len({rank for rank, _ in call}) < len(call):
-            raise Violation("worker %d completes a call of different lives: %s" % (r, call_text(taken)), label)
+            raise Violation("worker %d completes a call that mixes incarnations of a rank: %s" % (r, call_text(taken)), label)
         for rank, _ in call:
             if not all(members[rank] for _, members in taken):
                 raise Violation("worker %d completes a call with rank %d, which was removed at one aggregator before: %s"

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Complete requests of MPI_Iallreduce and messages in another order than they were started. Run also requests of a
- * communicator that is freed meanwhile, and threads that each have their own communicator. Print how many sums were
- * right over all ranks: `requests LEVEL`. LEVEL is the level of MPI_Init_thread, "multiple" for the threads.
+ * Usage: requests LEVEL
+ *
+ * Complete requests of MPI_Iallreduce, and messages, in a different order from that of their start. Free a communicator
+ * while it has requests. If LEVEL, the level for MPI_Init_thread, is "multiple", also run threads that each use their own
+ * communicator. Print the number of correct sums over all ranks.
  */
 #include <mpi.h>
 #include <pthread.h>

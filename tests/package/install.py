@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """Use the installed library as a user would. `make install` installs into a separate root. A program is compiled and linked with pkg-config
-alone against the shared library, and its result is checked. Check also the versions of the exported symbols, and that nothing is left after
+alone against the shared library, and its result is checked. Also check the versions of the exported symbols, and that nothing is left after
 `make uninstall`.
 
     tests/package/install.py BUILD

@@ -134,7 +134,7 @@ def test_spelled():
 
 
 def test_verdicts():
-    """The verdict uses both ends of the interval. Half the length of the interval is 12.71 / 2 times the distance of two values."""
+    """The verdict uses both ends of the interval. With two values, half of the interval is 12.71 / 2 times their distance (Student's t)."""
     assert report.verdict([0.02, 0.03]) == "below 0.1" and report.verdict([-0.02, -0.03]) == "below 0.1"
     assert report.verdict([0.2, 0.21]) == "above 0.1" and report.verdict([-0.2, -0.21]) == "above 0.1"
     assert report.verdict([0.09, 0.1]) == "not settled"

@@ -14,7 +14,7 @@
 
 struct port_plan {
 	int ranks, flows;  /* number of ranks, and of Reno flows */
-	uint64_t frame_ns; /* time of a frame in the port */
+	uint64_t frame_ns; /* time to transmit one frame */
 	int room;	   /* number of frames that the port holds */
 	int delay;	   /* number of ticks from the aggregator back to a rank */
 	int chunks;

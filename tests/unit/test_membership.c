@@ -948,10 +948,10 @@ static void different_jobs(void **state)
 	ask(w, &w->of[0], 0, 1, 0);
 	ask(w, &w->of[1], 0, 4, 0);
 	for (int i = 0; i < 2; i++)
-		assert_refused(&w->of[i], FPISA_MANAGER_R_differs, "rank 1 asks for another job");
-	assert_refused(&w->of[2], FPISA_MANAGER_R_differs, "rank 1 asks for another job");
+		assert_refused(&w->of[i], FPISA_MANAGER_R_differs, "rank 1 asks for a different job");
+	assert_refused(&w->of[2], FPISA_MANAGER_R_differs, "rank 1 asks for a different job");
 	ask(w, &w->of[2], 0, 1, 0);
-	assert_refused(&w->of[2], FPISA_MANAGER_R_differs, "rank 1 asks for another job");
+	assert_refused(&w->of[2], FPISA_MANAGER_R_differs, "rank 1 asks for a different job");
 	/* The group continues, and its next job is a new attempt. */
 	get_job(w, 0, 3, 1, 1, 0);
 }

@@ -360,8 +360,8 @@ static struct path_plan equal_links(int ranks, int aggregators, int colocated, u
 }
 
 /*
- * Check as many aggregators as ranks, with ports of 128 KB and ranks that a scheduler delays. Links are busy, almost no
- * frame is sent again, and ports queue few frames. If the limit applied to each window, or a result released the next
+ * Simulate one aggregator for each rank, with queues of 128 KB at the ports, and ranks that a scheduler delays. Check that
+ * links are busy, that almost no frame is sent again, and that ports queue few frames. If the limit applied to each window, or a result released the next
  * frame to the same aggregator, ports would overflow.
  */
 static void links_are_busy(void **state)

@@ -117,9 +117,11 @@ static int look_at_interface(const struct datapath *dp, const char *pin, struct 
 	if (got < 0)
 		return fail(got, NULL, "%s: cannot query the XDP program", i->place);
 	if (got && now.mode != i->load.mode)
-		return refuse(-EEXIST,
-			      "%s: the loaded datapath runs in mode %s; fpisa unload %s, then fpisa config apply",
-			      i->place, name_of(xdp_mode_names, now.mode), i->place);
+		return refuse(
+			-EEXIST,
+			"%s: the datapath runs in mode %s, but the configuration has %s; run fpisa unload %s, then "
+			"fpisa config apply",
+			i->place, name_of(xdp_mode_names, now.mode), name_of(xdp_mode_names, i->load.mode), i->place);
 	if (!got && now.program.id)
 		return datapath_refuse_program(i->place, &now, pin);
 	i->runs = got;
@@ -233,7 +235,7 @@ static int look_at_job(const struct datapath *dp, struct config_job *j, struct f
 	j->runs = true;
 	if (!same_parameters(now, want))
 		return refuse(-EEXIST,
-			      "job %u runs with other parameters, see fpisa job show %u; fpisa job del %u, then fpisa "
+			      "job %u runs with different parameters, see fpisa job show %u; fpisa job del %u, then fpisa "
 			      "config apply",
 			      j->number, j->number, j->number);
 	return check_alive(dp, j->number, now) ?: check_devices(dp, j, now);

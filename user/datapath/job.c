@@ -163,7 +163,7 @@ static int refuse_taken(__u32 number, bool wants_query, bool is_query)
 	const char *is = is_query ? "query" : "job";
 
 	if (wants_query == is_query)
-		return refuse(-EEXIST, "%s %u exists already; fpisa %s del %u, or take another number", is, number, is,
+		return refuse(-EEXIST, "%s %u already exists; fpisa %s del %u, or take another number", is, number, is,
 			      number);
 	return refuse(
 		-EEXIST,

@@ -20,15 +20,15 @@ static int check_family(__u32 job, const struct fpisa_job *j)
 	for (__u32 r = 1; r < j->workers; r++)
 		if (fpisa_is_ipv6(&j->rank[r].addr) != v6)
 			return refuse(-EINVAL,
-				      "%s %u: rank 0 has address %s and rank %u %s; give all of one family, IPv4 or IPv6",
+				      "%s %u: rank 0 has address %s and rank %u %s; use IPv4 for all or IPv6 for all",
 				      is, job, a, r, address_text(j->rank[r].addr, b));
 	if (fpisa_is_address(&j->address) && fpisa_is_ipv6(&j->address) != v6)
 		return refuse(-EINVAL,
-			      "%s %u: the ranks have addresses like %s, and --address is %s; give both of one family",
+			      "%s %u: a rank has address %s, but --address is %s; use IPv4 for both or IPv6 for both",
 			      is, job, a, address_text(j->address, b));
 	if (fpisa_is_address(&j->group) && fpisa_is_ipv6(&j->group) != v6)
 		return refuse(-EINVAL,
-			      "%s %u: the ranks have addresses like %s, and --group is %s; give both of one family", is,
+			      "%s %u: a rank has address %s, but --group is %s; use IPv4 for both or IPv6 for both", is,
 			      job, a, address_text(j->group, b));
 	return 0;
 }

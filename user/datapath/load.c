@@ -362,7 +362,7 @@ static int check_wishes(struct loading *l, const struct datapath_load *o, const 
 
 	if (o->group != DATAPATH_NO_GROUP && !l->made_dir && l->entry_fd < 0)
 		return refuse(-EEXIST,
-			      "%s exists already; --group requires a directory that load creates; try --pin DIR",
+			      "%s already exists; --group requires a directory that load creates; try --pin DIR",
 			      l->dir);
 	err = slots_choose(l->dir, o->slots, &l->slots) ?: steering_choose(l->dir, &o->steering, &l->steering);
 	/*

@@ -62,10 +62,11 @@ static int check_address(const struct job_spec *s, __u32 job)
 	}
 	for (__u32 k = 0; s->foreign_address && k < s->job.workers; k++)
 		if (!s->dev[k])
-			return refuse(-EINVAL,
-				      "%s %u: worker %s: with --foreign-address name its interface, ADDR@DEV; the kernel "
-				      "does not look up workers for frames to a foreign address",
-				      datapath_noun(&s->job), job, address_text(s->job.rank[k].addr, a));
+			return refuse(
+				-EINVAL,
+				"%s %u: worker %s has no interface; with --foreign-address the kernel does not look up "
+				"the workers' interfaces, so give ADDR@DEV",
+				datapath_noun(&s->job), job, address_text(s->job.rank[k].addr, a));
 	if (s->foreign_address)
 		return 0;
 	address_text(s->job.address, a);

@@ -16,7 +16,7 @@ int fpisa_parse_address(const char *text, struct fpisa_address *address, uint16_
 /*
  * Look up "HOST", "HOST:PORT" or "[HOST]:PORT", where HOST is an address or a name, and an IPv6 address with a port is in
  * brackets. The default port is FPISA_PORT. Return the number of addresses in `to`, in the order in which to try them. On
- * an error, set the message and return -EINVAL, or -EAGAIN if names cannot be looked up now, or -ETIMEDOUT if the look-up
+ * an error, set the message and return -EINVAL, or -EAGAIN if names cannot be looked up now, or -ETIMEDOUT if the lookup
  * takes longer than timeout_ns.
  */
 int fpisa_find_host(const char *text, uint64_t timeout_ns, union fpisa_sockaddr to[FPISA_HOST_ADDRESSES]);

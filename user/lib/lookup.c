@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The look-up of a name with a timeout; lookup.h has the contract. */
+/* The lookup of a name with a timeout; lookup.h has the contract. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 #include "base/fork.h"
 #include "lookup.h"
 
-#define MOST 16 /* most look-ups of the process, including abandoned ones, because each look-up is a thread */
+#define MOST 16 /* most lookups of the process, including abandoned ones, because each lookup is a thread */
 
 static const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
 static atomic_int lookups;
@@ -24,7 +24,7 @@ static int hooked;
 
 struct lookup {
 	char host[256];
-	int fd; /* eventfd that signals the end of the look-up */
+	int fd; /* eventfd that signals the end of the lookup */
 	int rc; /* result of getaddrinfo(), valid after its end */
 	struct addrinfo *found;
 	atomic_int ended;
@@ -53,7 +53,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Start the look-up's thread. Block signals in the thread, because they are for the program's own threads. */
+/* Start the lookup's thread. Block signals in the thread, because they are for the program's own threads. */
 static int start(struct lookup *l)
 {
 	sigset_t all, before;
@@ -83,7 +83,7 @@ static void add_hook(void)
 	hooked = fpisa_fork_add(&hook);
 }
 
-/* Count a new look-up. Fail if MOST look-ups are in progress. */
+/* Count a new lookup. Fail if MOST lookups are in progress. */
 static int count_in(const char *host)
 {
 	pthread_once(&once, add_hook);

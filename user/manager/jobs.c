@@ -513,7 +513,7 @@ void manager_ask(struct manager *m, struct manager_group *g, __u32 rank, const s
 			return;
 		}
 		refuse_job(m, g, ask->index, FPISA_MANAGER_R_differs, mine,
-			   "group %s: rank %u asks for another job than the ranks before it; all ranks must use "
+			   "group %s: rank %u asks for a different job from the ranks before it; all ranks must use "
 			   "formats and modes in the same order",
 			   g->record.name, rank);
 		return;

@@ -383,7 +383,7 @@ int manager_policy_fit(struct manager_policy *p, __u32 slots)
 	return 0;
 }
 
-/* An invalid port is not an error here: the look-up of the host refuses it. */
+/* An invalid port is not an error here: the lookup of the host refuses it. */
 __u16 manager_policy_port(const struct manager_policy *p)
 {
 	char copy[256], *number = NULL;

@@ -61,7 +61,7 @@ struct helper_answer {
 
 struct helper {
 	pid_t pid;
-	int fd; /* socket to the helper, which is non-blocking after the start */
+	int fd; /* socket to the helper; non-blocking after the start */
 	struct requests requests;
 };
 

@@ -122,7 +122,7 @@ void sums_bins_drain(struct sums_bins *b, union fpisa_superacc_full *a);
 /* -- runs --------------------------------------------------------------------------- */
 
 /*
- * A run adds values to an accumulator. Call sums_run_begin() once, then add any number of times, and then
+ * A run adds values to an accumulator. Call sums_run_begin(), then the functions that add, any number of times, and then
  * sums_run_end().
  */
 struct sums_run {

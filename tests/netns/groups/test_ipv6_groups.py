@@ -55,7 +55,7 @@ def test_both_families_at_one_manager(groups):
     assert [rank.line()["rc"] for rank in mixed] == [0, 0]
     for rank in mixed:
         answer = rank.line()
-        assert answer["rc"] == -EINVAL and "give all of one family, IPv4 or IPv6" in answer["error"], answer
+        assert answer["rc"] == -EINVAL and "use IPv4 for all or IPv6 for all" in answer["error"], answer
 
 
 @over_ipv6

@@ -31,8 +31,8 @@ def inner_maps(net):
 
 @pytest.mark.alone
 def test_many_a_second(groups):
-    """The maps for devices stay the same from job to job, because a replacement makes the kernel wait. The best of several tries counts,
-    because of other load."""
+    """The maps for devices stay the same from job to job, because a replacement makes the kernel wait. Only the best of several tries
+    counts, because other programs may load the machine."""
     job_requests.churn(groups.net.worker, 1, 0.01)  # create a job, so that all maps exist; the maps of an earlier test are different maps
     wait_until("the maps of all numbers", lambda: len(inner_maps(groups.net)) == 2 * 64)
     before, best = inner_maps(groups.net), None

@@ -67,7 +67,7 @@ def test_bad_jobs(lab):
     for verb in ("job del 1", "job show 1", "job shrink 1 0", "stats 1", "slots 1"):
         refused(net, verb.split(), "job 1: no such job; see fpisa job list")
     net.add_job(1)
-    refused(net, add(net), "job 1 exists already; fpisa job del 1")
+    refused(net, add(net), "job 1 already exists; fpisa job del 1")
     refused(net, ["job", "shrink", "1", "5"], "ranks that are not live: 5")
     refused(net, ["job", "shrink", "1", "0", "1"], "no rank would be left")
     net.check_sum(1)

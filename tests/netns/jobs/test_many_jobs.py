@@ -111,7 +111,7 @@ def test_exhaustion(lab):
 
     for job in range(2, 64):
         add(net, job, "--window", 1)
-    assert "exists already" in refused(net, 63, "--window", 1)
+    assert "already exists" in refused(net, 63, "--window", 1)
     status, _, err = net.agg.try_run(*command(net, 64))
     assert status == 2 and "64" in err.splitlines()[0] and "63" in err.splitlines()[0]
     for job in range(2, 64):

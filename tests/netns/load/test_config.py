@@ -135,9 +135,9 @@ def test_others_are_not_touched(net, config):
     before = jobs(net), programs(net)
     # If the file differs from the running datapath, nothing is made.
     config.write((7, {"window": "32"}), (8, {"window": "16"}), (9, {}))
-    assert not config.refused("job 7 runs with other parameters, see fpisa job show 7; fpisa job del 7")
+    assert not config.refused("job 7 runs with different parameters, see fpisa job show 7; fpisa job del 7")
     config.write((7, {}), mode="skb")
-    config.refused("p0: the loaded datapath runs in mode native; fpisa unload p0", "p1: the loaded datapath runs in mode native")
+    config.refused("p0: the datapath runs in mode native, but the configuration has skb; run fpisa unload p0", "p1: the datapath runs in mode native")
     config.write((7, {}), head="[datapath]\nport = 18001\n")
     config.refused("port: the loaded datapath has port 18000")
     config.write((7, {}), head="[datapath]\ngroup = 64321\n")
@@ -231,7 +231,7 @@ def test_other_device(net, config, fanout):
     assert all(f"@p{r}" in net.fpisa("job", "show", 7) and m["given"] for r, m in
                enumerate(net.json("job", "show", 7)["members"]))
     config.write((7, {**keys, "workers": f"{a},{b}"}))
-    config.refused("job 7 runs with other parameters, see fpisa job show 7; fpisa job del 7")
+    config.refused("job 7 runs with different parameters, see fpisa job show 7; fpisa job del 7")
     config.write((7, {**keys, "workers": f"{a}@p0,{b}@p0"}))
     config.refused("job 7 does not reach rank 1 through p0; fpisa job del 7" if fanout == "unicast" else
                    "job 7 sends results to an interface that leads to no rank; fpisa job del 7")
@@ -242,7 +242,7 @@ def test_other_device(net, config, fanout):
     net.fpisa("job", "del", 7)
     net.add_job(7, "--fanout", fanout)
     assert "@" not in net.fpisa("job", "show", 7) and not net.json("job", "show", 7)["members"][0]["given"]
-    config.refused("job 7 runs with other parameters")
+    config.refused("job 7 runs with different parameters")
 
 
 def test_program_of_another_pin(net, config):

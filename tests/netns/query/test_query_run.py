@@ -277,7 +277,7 @@ def test_refusals(asked, tmp_path):
             (groups, {"number": 9}, "query 9: the aggregator at 10.99.0.1 does not answer"),
             (groups, {"workers": q.net.addresses[0]}, "query 5: rank 1 of the aggregator's list did not join in 2000 ms"),
             (("--value", "v", "--limit", 5), {"number": 6}, "query 6 has keys of 4 bytes; places of rows need --key-bytes 8"),
-            (groups, {}, "rows with keys of 4 bytes have no count, which a column that may be NULL needs; the query needs --key-bytes 8"),
+            (groups, {}, "a column that may be NULL requires a count, and rows with 4-byte keys have none; create the query with --key-bytes 8"),
             (("--by", "k,v", "--value", "v"), {"number": 7}, "t.csv:2: the key needs 9 bytes (k 4, v 5), but the query's keys have 8: create the "
                                                                   "query with more --key-bytes"),
             (("--by", "s,d"), {"table": "wide", "number": 7}, "wide.csv:3: the key needs 36 bytes (s 31, d 5), but the query's keys have 8: "

@@ -71,9 +71,9 @@ def test_cpus(lab6):
 
 
 @pytest.mark.parametrize("workers, more, text, status", [
-    ("2001:db8::2,10.0.0.2", [], "rank 0 has address 2001:db8::2 and rank 1 10.0.0.2; give all of one family", 1),
-    ("2001:db8::2,2001:db8::3", ["--address", "10.0.0.1"], "--address is 10.0.0.1; give both of one family", 1),
-    ("2001:db8::2,2001:db8::3", ["--group", "239.1.2.3"], "--group is 239.1.2.3; give both of one family", 1),
+    ("2001:db8::2,10.0.0.2", [], "rank 0 has address 2001:db8::2 and rank 1 10.0.0.2; use IPv4 for all or IPv6 for all", 1),
+    ("2001:db8::2,2001:db8::3", ["--address", "10.0.0.1"], "--address is 10.0.0.1; use IPv4 for both or IPv6 for both", 1),
+    ("2001:db8::2,2001:db8::3", ["--group", "239.1.2.3"], "--group is 239.1.2.3; use IPv4 for both or IPv6 for both", 1),
     ("2001:db8::2,2001:db8::3", ["--group", "ff11::1"], "ff11::1 does not leave this machine", 2),
     ("fe80::2,fe80::3", [], "fe80::2 is a link-local address", 2),
     ("[2001:db8::2:5", [], r"'\[2001:db8::2:5' is not an address with a port", 2),

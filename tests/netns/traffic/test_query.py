@@ -200,7 +200,7 @@ def test_verbs(lab):
     assert status == 1 and "query 1: a job has this number, and jobs and queries share the numbers 0 to 63; take another number, " \
         "or fpisa job del 1" in err
     for kind, number, says in (("job", 5, "job 5: a query has this number, and jobs and queries share the numbers 0 to 63"),
-                               ("query", 5, "query 5 exists already; fpisa query del 5, or take another number")):
+                               ("query", 5, "query 5 already exists; fpisa query del 5, or take another number")):
         options = ("--kind", "topn", "--limit", 1, "--master", net.addresses[1]) if kind == "query" else ()
         status, _, err = net.agg.try_run(FPISA, kind, "add", number, "--workers", net.addresses[0], "--address", ADDRESS, *options)
         assert status == 1 and says in err, err

@@ -65,7 +65,7 @@ int bench_nic_open(struct bench_wire *w)
 	if (err)
 		return err;
 	if (!access(pin_of(w), F_OK))
-		return refuse(-EEXIST, "%s exists already; fpisa unload --pin %s removes a datapath", pin_of(w),
+		return refuse(-EEXIST, "%s already exists; fpisa unload --pin %s removes a datapath", pin_of(w),
 			      pin_of(w));
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);

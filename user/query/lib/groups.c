@@ -259,7 +259,7 @@ int fpisa_groups_add(struct fpisa_groups *g, const struct fpisa_row *r)
 	return 0;
 }
 
-/* Put in a group of doubles whose key already exists. */
+/* Insert a further group of doubles for a key that already exists. */
 static int put_further(struct fpisa_groups *g, struct fpisa_query_group *at, const struct fpisa_query_group *group)
 {
 	int rc;

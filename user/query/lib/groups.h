@@ -49,9 +49,9 @@ void fpisa_groups_free(struct fpisa_groups *g);
 int fpisa_groups_add(struct fpisa_groups *g, const struct fpisa_row *r);
 
 /*
- * Put in a group that was read from a table. Return 0, -EEXIST if the group's key exists, or an error of
- * fpisa_groups_add(). If groups were spilled, fpisa_groups_next() returns -EEXIST instead. A key of doubles may exist
- * already, but not in another group from a table.
+ * Insert a group that was read from a table. Return 0, -EEXIST if the group's key exists, or an error of
+ * fpisa_groups_add(). If groups were spilled, fpisa_groups_next() returns -EEXIST instead. A key of doubles may
+ * already exist, but not in another group from a table.
  */
 int fpisa_groups_put(struct fpisa_groups *g, const struct fpisa_query_group *group);
 

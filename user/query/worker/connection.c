@@ -33,7 +33,7 @@ static int late(const struct session *s)
 		return fpisa_fail(-ETIMEDOUT, "the master has not sent a request in %d s",
 				  FPISA_MANAGER_GREETING_MS / 1000);
 	if (s->state == SCANNING || s->state == FETCHING)
-		return fpisa_fail(-ETIMEDOUT, "the master does not read its rows");
+		return fpisa_fail(-ETIMEDOUT, "the master has stopped reading the rows");
 	if (s->state == JOINING)
 		return fpisa_fail(-ETIMEDOUT, "query %u: %s %s in %u ms", s->want.query,
 				  s->member.joining.heard_ns ? "not all members joined at the aggregator" :

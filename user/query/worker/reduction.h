@@ -21,7 +21,7 @@ struct reduction {
 	uint64_t next; /* index of the next row to send */
 	/* The part of the current group that has not been sent. */
 	const struct fpisa_query_group *group;
-	/* the sum of reals or doubles; nothing is left if `rows` is 0 */
+	/* the sum of reals or doubles; nothing is left if sum.acc.rows is 0 */
 	union fpisa_superacc_full sum;
 	__u64 integers[3];				  /* the sum of integers */
 	struct fpisa_row term[FPISA_EXPANSION_TERMS + 2]; /* the keys are not set */

@@ -107,9 +107,9 @@ int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes, ui
 	if (!err && key_bytes == 4 && s->want.kind == FPISA_QUERY_TABLE &&
 	    (columns_value_may_be_null(&s->columns) || s->reduces))
 		err = fpisa_fail(-EINVAL,
-				 "rows with keys of 4 bytes have no count, which %s needs; the query needs "
+				 "%s requires a count, and rows with 4-byte keys have none; create the query with "
 				 "--key-bytes 8",
-				 s->reduces ? "adding up by key at workers" : "a column that may be NULL");
+				 s->reduces ? "aggregation at workers" : "a column that may be NULL");
 	if (!err && s->reduces)
 		err = reduction_begin(&s->reduction, &s->want, s->columns.value >= 0, key_bytes, form);
 	return err || !is_columnar(s) ? err : begin_columnar(s);
