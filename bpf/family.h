@@ -29,7 +29,7 @@
 #endif
 
 /* Whether the object has the programs of trees: fpisa_family_has_trees(). */
-#define TREES (FAMILY_LIMBS == 1 || FAMILY_LIMBS == FPISA_LIMBS)
+#define TREES (FAMILY_LIMBS > 0)
 
 /* Largest number of blocks in a frame. */
 #define FAMILY_BLOCKS (FAMILY_LIMBS == FPISA_LIMBS64 ? FPISA_MAX_EXACT64_BLOCKS : FPISA_MAX_BLOCKS)

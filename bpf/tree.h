@@ -41,24 +41,70 @@ static __always_inline int resize(struct xdp_md *ctx, __u32 payload)
 
 /* -- planes ------------------------------------------------------------------------ */
 
-/* Move carries up in a block. Return its planes: bit p for plane p, bit 63 for the specials. */
-GLOBAL_FN __u64 carry_block(struct fpisa_exp_block *e, man_block *m)
+/* Run fpisa_exact64_carry() of element i. These functions of an element of FP64 are calls, as collapse64() is. */
+GLOBAL_FN int carry_element(struct fpisa_limbs64_block *a, struct fpisa_exp_block *e, __u32 i)
 {
-	__u64 planes = 0;
+	if (!a || !e || i >= FPISA_BLOCK)
+		return 0;
+	fpisa_exact64_carry(a, i, &e->e[i]);
+	return 0;
+}
 
-	if (!e || !m)
+/* Add the planes in which element i has a digit to the set. */
+GLOBAL_FN int add_planes(struct fpisa_planes *set, const struct fpisa_limbs64_block *a, const struct fpisa_exp_block *e,
+			 __u32 i)
+{
+	if (!set || !a || !e || i >= FPISA_BLOCK)
+		return 0;
+	FPISA_ROLLED
+	for (__u32 plane = 0; plane <= FPISA_LIMBS64; plane++)
+		if (fpisa_exact64_digit(a, i, e->e[i], plane))
+			fpisa_planes_add(set, plane);
+	return 0;
+}
+
+GLOBAL_FN int get_digit(const struct fpisa_limbs64_block *a, const struct fpisa_exp_block *e, __u32 i, __u32 plane)
+{
+	return !a || !e || i >= FPISA_BLOCK ? 0 : fpisa_exact64_digit(a, i, e->e[i], plane);
+}
+
+GLOBAL_FN int add_digit(struct fpisa_limbs64_block *a, struct fpisa_exp_block *e, __u32 i, __u32 plane, __s32 digit)
+{
+	if (!a || !e || i >= FPISA_BLOCK)
+		return 0;
+	fpisa_exact64_add_digit(a, i, &e->e[i], plane, digit);
+	return 0;
+}
+
+/* Move carries up in element i of a block, and add its planes, except that of specials, to the set. */
+static __always_inline void carry_lane(struct fpisa_planes *set, struct fpisa_exp_block *e, man_block *m, __u32 i)
+{
+	__s64 *acc;
+
+	if (EXACT64) {
+		carry_element(LIMBS64(m), e, i);
+		add_planes(set, LIMBS64(m), e, i);
+		return;
+	}
+	acc = fpisa_limbs_of(m, i, LIMBS);
+	fpisa_exact_carry(acc, LIMBS);
+	FPISA_ROLLED
+	for (__u32 k = 0; k < LIMBS; k++)
+		set->low |= (__u64) !!(__u32)acc[k] << k;
+	set->low |= (__u64) !!fpisa_exact_digit(acc, LIMBS, LIMBS) << (LIMBS & 63);
+}
+
+/* Move carries up in a block, and add its planes to the set. */
+GLOBAL_FN int carry_block(struct fpisa_planes *set, struct fpisa_exp_block *e, man_block *m)
+{
+	if (!set || !e || !m)
 		return 0;
 	FPISA_EACH(i) {
-		__s64 *acc = fpisa_limbs_of(m, i, LIMBS);
-
-		fpisa_exact_carry(acc, LIMBS);
-		FPISA_ROLLED
-		for (__u32 k = 0; k < LIMBS; k++)
-			planes |= (__u64) !!(__u32)acc[k] << k;
-		planes |= (__u64) !!fpisa_exact_digit(acc, LIMBS, LIMBS) << LIMBS;
-		planes |= (__u64) !!fpisa_sticky_digit(e->e[i]) << 63;
+		carry_lane(set, e, m, i);
+		if (fpisa_sticky_digit(e->e[i]))
+			fpisa_planes_add(set, FPISA_PLANE_SPECIALS);
 	}
-	return planes;
+	return 0;
 }
 
 /* Seal the round in the registers: store its planes. */
@@ -67,18 +113,15 @@ GLOBAL_FN int seal(struct fpisa_phv *phv)
 	struct fpisa_exponents *e = exponents_of(phv);
 	man_block *m = mantissas_of(phv);
 	struct fpisa_partials *x;
-	__u64 planes = 0;
 
 	if (!phv || !e || !m)
 		return 0;
 	x = lookup(&fpisa_partials, phv->key);
 	if (!x)
 		return 0;
+	x->in[0] = x->in[1] = (struct fpisa_planes){};
 	EACH_BLOCK(b, phv)
-		planes |= carry_block(&e->b[b], &m[b]);
-	x->in[0].low = planes & ~(1ull << 63);
-	x->in[0].high = planes & 1ull << 63;
-	x->in[1].low = 0;
+		carry_block(&x->in[0], &e->b[b], &m[b]);
 	return 0;
 }
 
@@ -98,15 +141,21 @@ GLOBAL_FN __u32 parts_of(__u32 key)
 	return (x ? fpisa_planes_count(&x->in[0]) : 0) ?: 1;
 }
 
+static __always_inline __s32 digit_of(const struct fpisa_exp_block *e, man_block *m, __u32 i, __u32 plane)
+{
+	if (plane == FPISA_PLANE_SPECIALS)
+		return fpisa_sticky_digit(e->e[i]);
+	if (EXACT64)
+		return get_digit(LIMBS64(m), e, i, plane);
+	return fpisa_exact_digit(fpisa_limbs_of(m, i, LIMBS), LIMBS, plane & 15);
+}
+
 GLOBAL_FN int get_digits(struct digits *out, const struct fpisa_exp_block *e, man_block *m, __u32 plane)
 {
 	if (!out || !e || !m)
 		return 0;
-	FPISA_EACH(i) {
-		out->d[i] = plane == FPISA_PLANE_SPECIALS ?
-				    fpisa_sticky_digit(e->e[i]) :
-				    fpisa_exact_digit(fpisa_limbs_of(m, i, LIMBS), LIMBS, plane & 15);
-	}
+	FPISA_EACH(i)
+		out->d[i] = digit_of(e, m, i, plane);
 	return 0;
 }
 
@@ -129,26 +178,39 @@ GLOBAL_FN int run_get_plane(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 pla
 	return 0;
 }
 
+/* Set the sum of lane i to zero. */
+static __always_inline void clear_lane(struct fpisa_exp_block *e, man_block *m, __u32 i)
+{
+	e->e[i] = EXACT64 ? FPISA_RANGE_NONE << 6 : 0;
+	if (EXACT64)
+		return;
+	FPISA_ROLLED
+	for (__u32 k = 0; k < LIMBS; k++)
+		fpisa_limbs_of(m, i, LIMBS)[k] = 0;
+}
+
+static __always_inline void add_digit_to(struct fpisa_exp_block *e, man_block *m, __u32 i, __u32 plane, __s32 digit)
+{
+	__u16 at = e->e[i];
+
+	if (plane == FPISA_PLANE_SPECIALS) {
+		e->e[i] = fpisa_sticky_add(at, digit);
+	} else if (EXACT64) {
+		add_digit(LIMBS64(m), e, i, plane, digit);
+	} else {
+		fpisa_exact_add_digit(fpisa_limbs_of(m, i, LIMBS), &at, LIMBS, plane & 15, digit);
+		e->e[i] = at;
+	}
+}
+
 GLOBAL_FN int add_digits(const struct digits *in, struct fpisa_exp_block *e, man_block *m, __u32 plane, __u32 first)
 {
 	if (!in || !e || !m)
 		return 0;
 	FPISA_EACH(i) {
-		__s64 *acc = fpisa_limbs_of(m, i, LIMBS);
-		__u16 at;
-
-		if (first) {
-			e->e[i] = 0;
-			FPISA_ROLLED
-			for (__u32 k = 0; k < LIMBS; k++)
-				acc[k] = 0;
-		}
-		at = e->e[i];
-		if (plane == FPISA_PLANE_SPECIALS)
-			at = fpisa_sticky_add(at, in->d[i]);
-		else
-			fpisa_exact_add_digit(acc, &at, LIMBS, plane & 15, in->d[i]);
-		e->e[i] = at;
+		if (first)
+			clear_lane(e, m, i);
+		add_digit_to(e, m, i, plane, in->d[i]);
 	}
 	return 0;
 }

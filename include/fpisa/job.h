@@ -307,12 +307,12 @@ static __always_inline __u32 fpisa_family_limbs(__u8 family)
 	return 0;
 }
 
-/* Return whether the datapath has trees for a family: mode exact, except for FP64. */
+/* Return whether the datapath has trees for a family: those of mode exact. */
 static __always_inline int fpisa_family_has_trees(__u8 family)
 {
 #define X(number, name, bytes, bits, limbs) \
 	if (family == number)               \
-		return limbs == 1 || limbs == 8;
+		return limbs > 0;
 	FPISA_EACH_FAMILY(X)
 #undef X
 	return 0;

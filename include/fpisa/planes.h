@@ -185,6 +185,8 @@ static __always_inline void fpisa_exact64_add_digit(struct fpisa_limbs64_block *
 	const __u16 before = *e;
 
 	*e = fpisa_exact64_mau2(&l, before);
+	fpisa_opaque(l.st);
+	l.st &= 63;
 	fpisa_exact64_mau4(&l, a, i, before, fpisa_exact64_clear);
 	if (plane > last + 1)
 		a->limb[last + 1][i & (FPISA_BLOCK - 1)] += (__s64)digit * (1ll << 32) - digit;

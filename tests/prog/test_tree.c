@@ -207,8 +207,8 @@ static void one_sum(uint64_t chunk, uint8_t format, uint8_t op)
 
 static void flat_bits(void **state)
 {
-	static const uint8_t formats[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_BF16, FPISA_FORMAT_FP16, FPISA_FORMAT_E4M3,
-					  FPISA_FORMAT_E5M2};
+	static const uint8_t formats[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_BF16, FPISA_FORMAT_FP16,
+					  FPISA_FORMAT_E4M3, FPISA_FORMAT_E5M2, FPISA_FORMAT_FP64};
 	static const uint8_t ops[] = {FPISA_OP_SUM, FPISA_OP_MIN, FPISA_OP_MAX, FPISA_OP_AVG, FPISA_OP_SCALE};
 
 	(void)state;

@@ -75,9 +75,6 @@ static int check_tree(__u32 job, const struct fpisa_job *j)
 		return refuse(-EINVAL,
 			      "job %u: a tree needs mode exact, at all leaves and at their parent; give --mode exact",
 			      job);
-	if (!fpisa_family_has_trees(j->family))
-		return refuse(-EINVAL, "job %u: the datapath does not support trees of %s", job,
-			      name_of(format_names, j->format));
 	if (j->pipeline != FPISA_PIPELINE_FUSED)
 		return refuse(-EINVAL, "job %u: a tree needs the fused pipeline; leave --pipeline out", job);
 	if (j->vlan)

@@ -175,7 +175,6 @@ def test_trees_that_are_refused(lab):
     for options, says in ((leaf, "a tree needs mode exact, at all leaves and at their parent; give --mode exact"),
                           (["--leaves"], "a tree needs mode exact"),
                           ([*leaf, *exact, "--leaves"], "leave --leaves or --parent out"),
-                          ([*leaf, *exact, "--format", "fp64"], "the datapath does not support trees of fp64"),
                           ([*leaf, *exact, "--pipeline", "staged"], "leave --pipeline out"),
                           ([*leaf, *exact, "--vlan", "7"], "the datapath does not support trees in a VLAN"),
                           ([*exact, "--leaves", "--fanout", "multicast"], "give --fanout unicast"),

@@ -108,6 +108,19 @@ def test_sum(jobs, loss):
     assert jobs.count(0, "v_result") == chunks
 
 
+@pytest.mark.parametrize("loss", (0, 0.02))
+def test_doubles(jobs, loss):
+    """Sums of doubles over a tree are the correctly rounded ones: 3 to 9 planes a chunk, each a frame that may be lost."""
+    seed, count = draw_seed(), 2000
+    for i in range(LEAVES + 1):
+        jobs.again(i, "--format", "fp64")
+    step = {"count": count, "kind": worker.DOUBLES, "seed": seed}
+    procs = [jobs.start(r, JOB, step, address=f"10.98.0.{2 + r // RANKS}", loss=loss, **jobs.token) for r in range(LEAVES * RANKS)]
+    want = array.array("d", map(math.fsum, zip(*(worker.doubles(r % RANKS, count, seed) for r in range(LEAVES * RANKS)))))
+    answers = [read_answers(p)[-1] for p in procs]
+    assert [a["digest"] for a in answers] == [hashlib.sha256(want.tobytes()).hexdigest()] * len(procs), answers
+
+
 def test_unicast_again(jobs):
     """A leaf that addresses its results to each rank delivers the result of one chunk as often as a rank asks for it."""
     seed = draw_seed()
