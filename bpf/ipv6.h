@@ -19,7 +19,7 @@ struct headers6 {
 	struct fpisa_hdr *fpisa;
 };
 
-/* Find the headers after `tag` bytes of VLAN tags; nonzero if the frame holds them all. */
+/* Find the headers after `tag` bytes of VLAN tags. Return nonzero if the frame contains them all. */
 static __always_inline int find_headers6(struct xdp_md *ctx, struct headers6 *h, __u32 tag)
 {
 	void *data = (void *)(long)ctx->data + tag;

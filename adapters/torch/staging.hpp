@@ -94,7 +94,7 @@ inline void allow_captures_elsewhere()
 		exchange(&mode);
 }
 
-/* Keep the tensor's memory from reuse until the stream has finished what it does so far and until the tensor is freed. */
+/* Do not reuse the tensor's memory before the tensor is freed and the stream has finished the work queued so far. */
 inline void keep_for(const at::Tensor &tensor, const c10::Stream &stream)
 {
 	c10::impl::VirtualGuardImpl(stream.device_type()).recordDataPtrOnStream(tensor.storage().data_ptr(), stream);

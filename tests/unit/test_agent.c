@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 #include "serve/agent_jobs.h" /* included before cmocka's fail() */
+#include "ranges.h"
 #include <cmocka.h>
 
 #define GROUP 77
@@ -20,14 +21,14 @@ static int asks, tells;
 static void ask(void *arg, const struct helper_request *q)
 {
 	(void)arg;
-	assert_in_range(asks, 0, 15);
+	assert_uint_in_range(asks, 0, 15);
 	asked[asks++] = *q;
 }
 
 static void tell(void *arg, const struct fpisa_manager_message *m)
 {
 	(void)arg;
-	assert_in_range(tells, 0, 15);
+	assert_uint_in_range(tells, 0, 15);
 	told[tells++] = *m;
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "lib/transport/faults.h"
+#include "ranges.h"
 #include "workers.h"
 
 #define FRAMES 20000
@@ -110,7 +111,7 @@ static void duplicated(void **state)
 
 	(void)state;
 	for (int i = 0; i < FRAMES; i++) {
-		assert_in_range(o->came[i], 1, 2);
+		assert_uint_in_range(o->came[i], 1, 2);
 		twice += o->came[i] == 2;
 	}
 	assert_share(twice, 0.1);
@@ -127,7 +128,7 @@ static void reordered(void **state)
 	(void)state;
 	assert_int_equal(o->total, FRAMES);
 	assert_share(f.reordered, 0.1);
-	assert_in_range(o->overtaken, f.reordered / 2, f.reordered);
+	assert_uint_in_range(o->overtaken, f.reordered / 2, f.reordered);
 	assert_int_equal(o->late, 0);
 	free(o);
 }
@@ -142,8 +143,8 @@ static void delayed(void **state)
 	assert_int_equal(o->total, FRAMES);
 	assert_share(o->late, 0.1);
 	assert_int_equal(f.delayed, o->late);
-	assert_in_range(o->longest_ns, FPISA_FAULT_DELAY_NS << (FPISA_FAULT_DELAY_DOUBLINGS - 1),
-			FPISA_FAULT_DELAY_NS << FPISA_FAULT_DELAY_DOUBLINGS);
+	assert_uint_in_range(o->longest_ns, FPISA_FAULT_DELAY_NS << (FPISA_FAULT_DELAY_DOUBLINGS - 1),
+			     FPISA_FAULT_DELAY_NS << FPISA_FAULT_DELAY_DOUBLINGS);
 	free(o);
 }
 
@@ -158,11 +159,11 @@ static void corrupted(void **state)
 	assert_int_equal(o->overtaken + o->late, 0);
 	assert_share(f.corrupted, 0.1);
 	/* Two flips of one bit cancel. */
-	assert_in_range(o->damaged, f.corrupted * 99 / 100, f.corrupted);
+	assert_uint_in_range(o->damaged, f.corrupted * 99 / 100, f.corrupted);
 	/*
 	 * The checksum misses some patterns of three and four bits. If some flips cancel, few such patterns are left.
 	 */
-	assert_in_range(o->flips[3] + o->flips[4], 0, f.corrupted / 20);
+	assert_uint_in_range(o->flips[3] + o->flips[4], 0, f.corrupted / 20);
 	for (int bits = 1; bits <= 8; bits++)
 		assert_true(bits == 3 || bits == 4 || o->flips[bits] > f.corrupted / 10);
 	free(o);

@@ -22,6 +22,7 @@
 #include <cmocka.h>
 #include "fpisa.h"
 #include "lib/manager/channel.h"
+#include "ranges.h"
 #include "vectors.h"
 
 /* -- messages --------------------------------------------------------------- */
@@ -437,7 +438,7 @@ static void a_key_that_does_not_fit(void **state)
 	for (rlim_t more = 0; more < 20; more++) {
 		small = (struct rlimit){(rlim_t)was.st_size + more, before.rlim_max};
 		assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-		assert_in_range(-fpisa_psk_new("other", file, &b), 1, 133);
+		assert_uint_in_range(-fpisa_psk_new("other", file, &b), 1, 133);
 		assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
 		assert_int_equal(stat(file, &is), 0);
 		assert_int_equal(is.st_size, was.st_size);

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include "fpisa/op.h"
 #include "lib/request.h"
+#include "ranges.h"
 #include "workers.h"
 
 enum { RANKS = 3, ELEMENTS = 32, WINDOW = 4, MOST_CALLS = 5, MOST_COUNT = 6 * ELEMENTS, SCHEDULES = 1000 };
@@ -150,7 +151,7 @@ static void every_order(void **state)
 		if (!s.alike)
 			join_all(j, RANKS, m, 5000);
 	}
-	assert_in_range(alike, SCHEDULES / 50, SCHEDULES / 2);
+	assert_uint_in_range(alike, SCHEDULES / 50, SCHEDULES / 2);
 	for (uint32_t r = 0; r < RANKS; r++)
 		fpisa_close(j[r].f);
 	fpisa_mem_destroy(m);

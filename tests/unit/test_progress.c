@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "lib/api.h"
 #include "lib/handle.h"
+#include "ranges.h"
 #include "workers.h"
 
 #define ELEMENTS 32
@@ -347,7 +348,7 @@ static void assert_failed(struct waiter *w, uint64_t since)
 	pthread_join(w->thread, NULL);
 	assert_int_equal(w->rc, FAILURE);
 	assert_string_equal(w->error, "rank 1 is dead");
-	assert_in_range(w->ended_ms - since, 0, 1000);
+	assert_uint_in_range(w->ended_ms - since, 0, 1000);
 }
 
 /*
@@ -553,14 +554,14 @@ static void sleeps_when_idle(void **state)
 			if (i && !k) {
 				before = now_ms(CLOCK_PROCESS_CPUTIME_ID);
 				pause_ms(500);
-				assert_in_range(now_ms(CLOCK_PROCESS_CPUTIME_ID) - before, 0, 50);
+				assert_uint_in_range(now_ms(CLOCK_PROCESS_CPUTIME_ID) - before, 0, 50);
 			}
 		}
 		for (int k = 0; k < 2; k++)
 			assert_int_equal(fpisa_wait(&r[k], NULL), 0);
 		before = now_ms(CLOCK_PROCESS_CPUTIME_ID);
 		pause_ms(500);
-		assert_in_range(now_ms(CLOCK_PROCESS_CPUTIME_ID) - before, 0, 50);
+		assert_uint_in_range(now_ms(CLOCK_PROCESS_CPUTIME_ID) - before, 0, 50);
 	}
 	close_both(j, m);
 }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "ranges.h"
 #include "superaccs.h"
 
 #define ROUNDS 4000
@@ -29,7 +30,7 @@ static void check_expansion(const struct fpisa_superacc *a, const struct oracle_
 		assert_int_equal(nearest << (64 - f.ebits - f.mbits), fpisa_beyond(f) << (64 - f.ebits - f.mbits));
 		return;
 	}
-	assert_in_range(n, 1, FPISA_EXPANSION_TERMS);
+	assert_uint_in_range(n, 1, FPISA_EXPANSION_TERMS);
 	assert_int_equal(term[0], nearest);
 	oracle_exact_init(&again, f);
 	for (int i = 0; i < n; i++) {

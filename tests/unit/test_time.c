@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include "lib/handle.h"
 #include "lib/link.h"
+#include "ranges.h"
 #include "udp_server.h"
 
 #define MS 1000000
@@ -92,7 +93,7 @@ static void computing_before_wait(void **state)
 		fail_msg("%d: %s", rc, fpisa_error());
 	/* A result that stayed unread meanwhile gives no sample of the round trip. */
 	fpisa_get_info(f, &info);
-	assert_in_range(info.rtt_ns, 0, 300 * MS);
+	assert_uint_in_range(info.rtt_ns, 0, 300 * MS);
 	fpisa_close(f);
 	stop_server(&s);
 }
@@ -196,7 +197,7 @@ static void deadline_of_polling(void **state)
 		assert_int_equal(rc, -ETIMEDOUT);
 		assert_true(now_ms() - start >= 100);
 		if (pauses_ms[i] == 20)
-			assert_in_range(turns, 10, 100);
+			assert_uint_in_range(turns, 10, 100);
 		run_server(&s);
 		fpisa_close(f);
 		stop_server(&s);

@@ -4,6 +4,7 @@
  * aggregator keeps a few of the frames of a turn and loses the others, as a full ring does.
  */
 #include "lib/handle.h"
+#include "ranges.h"
 #include "workers.h"
 
 #define ELEMENTS 32
@@ -107,7 +108,7 @@ static void wide_receiver(void **state)
 	(void)state;
 	assert_int_equal(sum_alone(0, 1, &limit), 0);
 	/* Other programs that run here delay frames, which the limit follows. */
-	assert_in_range(limit, WINDOW / 2, WINDOW);
+	assert_uint_in_range(limit, WINDOW / 2, WINDOW);
 }
 
 static void narrow_receiver(void **state)
@@ -335,7 +336,7 @@ static void marks_halve_once_a_round_trip(void **state)
 		/* Each round that has ended since then adds one. */
 		if (half < FPISA_CONGESTION_LEAST)
 			half = FPISA_CONGESTION_LEAST;
-		assert_in_range(flight.congestion.limit, half, half + 2);
+		assert_uint_in_range(flight.congestion.limit, half, half + 2);
 		assert_false(flight.congestion.starting);
 		assert_true(TAILQ_EMPTY(&w.ready) && TAILQ_EMPTY(&w.lost));
 	}

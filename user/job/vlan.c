@@ -78,8 +78,8 @@ static int check_tags(struct job_spec *s, __u32 job)
 		if (!strips || generic)
 			continue;
 		s->job.stripped = 1;
-		warning("%s %u: %s: VLAN tags %s removed before XDP, so the job takes frames without a tag there, of "
-			"every VLAN; %s, and make the job again",
+		warning("%s %u: %s: VLAN tags %s removed before XDP, so the job accepts untagged frames of every "
+			"VLAN there; %s, and create the job again",
 			datapath_noun(&s->job), job, l.name, strips < 0 ? "may be" : "are", fix);
 	}
 	return 0;

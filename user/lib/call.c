@@ -76,8 +76,10 @@ static int check_arrays(const struct fpisa *f, const struct fpisa_call *c, const
 	uintptr_t from = (uintptr_t)c->send, to = (uintptr_t)c->recv, own = from + part->first * f->format.bytes;
 	size_t sent = array_size(f, c->count), received = array_size(f, kept);
 
-	if (c->count > MAX_COUNT || (c->count && !c->send) || (kept && !c->recv))
-		return fpisa_fail(-EINVAL, "an array is NULL, or count, %zu, is not in 0..2^40", c->count);
+	if (c->count > MAX_COUNT)
+		return fpisa_fail(-EINVAL, "count is %zu; it must be at most 2^40", c->count);
+	if ((c->count && !c->send) || (kept && !c->recv))
+		return fpisa_fail(-EINVAL, "%s is NULL; give an array", c->count && !c->send ? "send" : "recv");
 	if (from < to + received && to < from + sent && (to != own || (f->format.shared && kept < c->count)))
 		return fpisa_fail(-EINVAL, "send and recv overlap; %s",
 				  kept == c->count ? "they must be the same array or must not overlap" :

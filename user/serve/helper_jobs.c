@@ -202,8 +202,8 @@ static void warn(struct helper_state *w, const struct job_spec *s, __u32 number)
 }
 
 /*
- * Choose a free number with the smallest sufficient room. If no number has enough room, choose the first free number,
- * whose creation then waits for a grace period.
+ * Choose a free number with the smallest sufficient room. If no number has enough room, choose the first free number.
+ * Creating the job then waits for a grace period.
  */
 static __u32 choose_number(struct helper_state *w, const struct manager_make *o)
 {

@@ -120,7 +120,7 @@ TARGET static int NAME(limbs)(const double *x, size_t n, int low, sums_cell *lim
 	return ANY(other);
 }
 
-/* Return the extent. The compiler uses the vector instructions for minima and maxima, which C cannot express. */
+/* Return the extent. The compiler turns these comparisons into vector instructions for minima and maxima. */
 TARGET static struct sums_extent NAME(extent)(const double *x, size_t n)
 {
 	__u64 least = ~0ull, most = 0;

@@ -66,7 +66,7 @@ def test_halves_and_a_file_a_worker(tmp_path):
 
 BAD = [
     (b"", "is empty"),
-    (FLOATS[:-1], "47 bytes are not raw values of 4 bytes"),
+    (FLOATS[:-1], "its size, 47 bytes, is not a multiple of 4"),
     (FLOATS[:-4], "11 values of 4 bytes are not 3 rows of equal length; give --workers N"),
     (npy(FLOATS, shape="(4, 3)"), "has 4 rows, not 3; give --workers 4"),
     (npy(FLOATS[:-4]), "44 bytes of values follow its header, but its shape needs 48; copy the whole file"),

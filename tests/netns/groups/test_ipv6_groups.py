@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Groups over IPv6: what is different from IPv4. The tests marked `over_both` of the other files run over IPv6 too."""
+"""Test what differs between groups over IPv6 and over IPv4. The tests marked `over_both` of the other files run over IPv6 too."""
 import os
 import re
 import socket

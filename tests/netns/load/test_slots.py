@@ -32,7 +32,7 @@ def test_more_slots(lab):
 
 
 def test_fewer_slots(lab):
-    """A quarter of the slots is for exact sums. A query has no slots. A load of a further interface keeps the number."""
+    """A quarter of the slots is for exact sums. A query has no slots. Loading another interface keeps the number of slots."""
     net = lab(workers=3)
     for n in 63, 65537:
         refused(net, ["load", "p0", "--slots", n], f"--slots: '{n}' is not a number from 64 to 65536", 2, usage=True)

@@ -122,7 +122,7 @@ def word(value, at):
 
 
 def test_egress_program(lab):
-    """The present jobs get the new egress program, with unicast or without."""
+    """An upgrade gives existing jobs the new egress program, with or without unicast."""
     net = lab(workers=2)
     net.load()
     net.add_job(1, "--fanout", "unicast")

@@ -125,7 +125,7 @@ def test_no_aggregator(far):
     """If the query is missing, the error says what to do."""
     far.deal("t", ("k int32 not null", "x real not null"), [(1, 1.0)])
     far.sql("IMPORT FOREIGN SCHEMA x FROM SERVER far INTO public; ALTER SERVER far OPTIONS (SET queries 'topn 9 limit 10', SET timeout '1')")
-    with pytest.raises(postgres.Failed, match=f"query 9: the aggregator at {ADDRESS} does not answer in 1000 ms"):
+    with pytest.raises(postgres.Failed, match=f"query 9: the aggregator at {ADDRESS} has not answered for 1000 ms"):
         far.sql("SELECT x FROM t ORDER BY x DESC LIMIT 1")
     assert far.sql("SET fpisa.pruning = none; SELECT x FROM t ORDER BY x DESC LIMIT 1") == [("1",)]
 

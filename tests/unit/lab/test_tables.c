@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "lab/tables/tables.h"
+#include "unit/ranges.h"
 #include "vectors.h"
 
 static const struct small {
@@ -327,7 +328,7 @@ static void entries_exact(void **state)
 		assert_true(root >= 0 && root < 1);
 	}
 	for (int t = 0; t < FPISA_TABLES; t++)
-		assert_in_range(fpisa_table_entries(t), 1, 1999);
+		assert_uint_in_range(fpisa_table_entries(t), 1, 1999);
 }
 
 static int setup(void **state)

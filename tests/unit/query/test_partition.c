@@ -123,8 +123,8 @@ static const struct {
 	{"a int32\n", "\xef\xbb\xbf", NULL, "t.csv:1: the file is empty; the first row of a CSV names the columns"},
 	{"a int32", "", NULL, "t.csv:1: the file is empty; the first row of a CSV names the columns"},
 	{"a int32", NULL, NULL,
-	 "table t has no rows here: none of t.csv, .tbl and .parquet exists, and no directory t has a file that ends "
-	 "with .parquet"},
+	 "table t has no rows here: t.csv, .tbl and .parquet do not exist, and neither does a directory t with a "
+	 ".parquet file"},
 	{"a int32", "a\n", "1|\n", "t.csv and t.tbl both exist; keep one of them"},
 	{NULL, "a\n", NULL, "table t does not exist on this worker: file t.schema is missing"},
 	{"# nothing\n\n", "a\n", NULL, "t.schema does not name a column; give a line NAME TYPE [not null] for each"},

@@ -28,7 +28,7 @@
 /* silence limit if the manager's host answers, because a starting manager waits this long for an upgrade */
 #define FPISA_MANAGER_ABSENT_MS 30000
 #define FPISA_MANAGER_GREETING_MS 5000 /* limit from connect to JOIN or RETURN */
-#define FPISA_MANAGER_MAKING_MS 30000  /* time within which the aggregator must create a job, or it is refused */
+#define FPISA_MANAGER_MAKING_MS 30000  /* time in which the aggregator must create a job; then the job is refused */
 #define FPISA_MANAGER_BEAT_MS 150      /* interval at which an aggregator sends PING */
 #define FPISA_MANAGER_BEATLESS_MS 600  /* silence after which an aggregator counts as gone */
 

@@ -206,7 +206,8 @@ static int more_places(struct fpisa_query *q, struct fpisa_query_places *k)
 	}
 	if (!left)
 		return fpisa_fail(-E2BIG,
-				  "more than %llu rows may be in the join; their places exceed the limit of %llu bytes",
+				  "the join could have more than %llu rows, whose places exceed the limit of %llu bytes; raise "
+				  "the limit, or add a condition",
 				  (unsigned long long)most, (unsigned long long)q->options.memory / 2);
 	share = (left - 1) / q->n_workers + 1;
 	more = k->room > PLACES_FIRST ? k->room : PLACES_FIRST;

@@ -151,7 +151,7 @@ static int not_joined(const struct fpisa_query *q)
 	if (q->member.joining.heard_ns + (uint64_t)q->options.timeout_ms * 500000 < fpisa_now())
 		return fpisa_fail(
 			-ETIMEDOUT,
-			"query %u: the aggregator at %s does not answer in %u ms; `fpisa stats` there shows whether "
+			"query %u: the aggregator at %s has not answered for %u ms; `fpisa stats` there shows whether "
 			"it drops our frames, and why; otherwise check the route, the token, and with `fpisa query "
 			"list` there that the query exists and its master is this host with UDP port %u",
 			q->options.query, inet_ntoa(q->aggregator), q->options.timeout_ms, q->options.local_port);
@@ -183,8 +183,8 @@ static int check_time(struct fpisa_query *q, uint64_t now)
 			q->options.query, fpisa_rank_names(names, sizeof(names), q->unsealed));
 	if (q->phase == FPISA_PHASE_SEAL || q->phase == FPISA_PHASE_READ)
 		return fpisa_fail(-ETIMEDOUT,
-				  "query %u: the aggregator at %s does not answer in %u ms, with all rows sent; see fpisa "
-				  "query show %u there",
+				  "query %u: the aggregator at %s has not answered for %u ms after all rows were sent; see "
+				  "fpisa query show %u there",
 				  q->options.query, inet_ntoa(q->aggregator), q->options.timeout_ms, q->options.query);
 	if (q->phase == FPISA_PHASE_ROWS && now < q->progress_ns + limit + WORKER_GRACE_NS)
 		return 0;

@@ -177,10 +177,9 @@ int fpisa_query_restart(struct fpisa_query *q)
 		return 0;
 	if (++q->restarts > FPISA_QUERY_RESTARTS)
 		return fpisa_fail(-ESTALE,
-				  "the aggregator has lost the query's state %d times; see fpisa query show %u there, "
-				  "and "
-				  "whether another query has this number",
-				  FPISA_QUERY_RESTARTS, q->options.query);
+				  "query %u: the aggregator has lost the query's state %d times; run `fpisa query show %u` "
+				  "there, and check whether another query uses this number",
+				  q->options.query, FPISA_QUERY_RESTARTS, q->options.query);
 	return fpisa_query_start(q);
 }
 

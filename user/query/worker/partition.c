@@ -115,8 +115,8 @@ static int open_files(struct partition *p, int directory, const char *table)
 		return read_schema(p, directory, table);
 	return p->files.n ? 0 :
 			    fpisa_fail(-ENOENT,
-				       "table %s has no rows here: none of %s.csv, .tbl and .parquet exists, and no "
-				       "directory %s has a file that ends with .parquet",
+				       "table %s has no rows here: %s.csv, .tbl and .parquet do not exist, and neither does "
+				       "a directory %s with a .parquet file",
 				       table, table, table);
 }
 
