@@ -23,7 +23,9 @@ def test_short(lab):
     shares = [a for name, share in RATES.items() for a in ("--" + name, share)]
     p = OnTerminal(["nsenter", f"--net={net.agg.path}", FPISA, "soak", "--seconds", 12, "--seed", seed, "--jobs", 3, "--json", *shares])
     status, stdout = p.wait(LIMIT_S)
-    assert status == 0 and p.screen() == f"soak: --seed {seed}\n", stdout + p.said
+    # a warning comes if the manager creates a job while the link of a rank is down
+    unreachable = r"((soak: .*\n)?fpisa: worker [\d.]+: route: Network is unreachable; .*\n)*"
+    assert status == 0 and re.fullmatch(rf"soak: --seed {seed}\n{unreachable}", p.screen()), stdout + p.said
     assert re.search(r"\r\033\[Ksoak: faults at once: \d+ s left, [1-9]\d* sums\r", p.said), p.said
     out = json.loads(stdout)
     assert out["seed"] == seed and out["rates"] == RATES and out["passed"]

@@ -200,7 +200,7 @@ def test_no_message(routed, way):
 def test_own_link(routed):
     """The kernel refuses a packet that is larger than the MTU of the rank's own interface."""
     net = narrowed(routed, (2, "eth0"), (2, "d0"), (3, "eth0")).net
-    assert "a chunk of 320 elements makes a packet larger than the MTU; make the job with fewer elements" in error(net, -EMSGSIZE)
+    assert "a chunk of 320 elements makes a packet larger than the MTU; create the job with fewer elements" in error(net, -EMSGSIZE)
 
 
 def test_route_with_mtu(routed):

@@ -101,8 +101,9 @@ int gradients_open(struct gradients *g, const char *path, struct fpisa_format ra
 	if (g->size >= 4 && !memcmp(g->file, "PK\3\4", 4))
 		return refuse(-EINVAL, "%s is a zip archive (.npz, .pt); save one array with numpy.save()", path);
 	if (g->size % raw.bytes)
-		return refuse(-EINVAL, "%s: its size, %zu bytes, is not a multiple of %u; give whole raw values, or a .npy file", path,
-			      g->size, raw.bytes);
+		return refuse(-EINVAL,
+			      "%s: its size, %zu bytes, is not a multiple of %u; give whole raw values, or a .npy file",
+			      path, g->size, raw.bytes);
 	g->data = g->file;
 	g->f = raw;
 	g->count = g->size / raw.bytes;

@@ -205,10 +205,11 @@ static int more_places(struct fpisa_query *q, struct fpisa_query_places *k)
 		left = places_left(q, most);
 	}
 	if (!left)
-		return fpisa_fail(-E2BIG,
-				  "the join could have more than %llu rows, whose places exceed the limit of %llu bytes; raise "
-				  "the limit, or add a condition",
-				  (unsigned long long)most, (unsigned long long)q->options.memory / 2);
+		return fpisa_fail(
+			-E2BIG,
+			"the join could have more than %llu rows, whose places exceed the limit of %llu bytes; raise "
+			"the limit, or add a condition",
+			(unsigned long long)most, (unsigned long long)q->options.memory / 2);
 	share = (left - 1) / q->n_workers + 1;
 	more = k->room > PLACES_FIRST ? k->room : PLACES_FIRST;
 	more = more < share ? more : share;

@@ -182,10 +182,11 @@ static int check_time(struct fpisa_query *q, uint64_t now)
 			"query %u: the aggregator did not receive exactly the frames that %s sent; please report this bug",
 			q->options.query, fpisa_rank_names(names, sizeof(names), q->unsealed));
 	if (q->phase == FPISA_PHASE_SEAL || q->phase == FPISA_PHASE_READ)
-		return fpisa_fail(-ETIMEDOUT,
-				  "query %u: the aggregator at %s has not answered for %u ms after all rows were sent; see "
-				  "fpisa query show %u there",
-				  q->options.query, inet_ntoa(q->aggregator), q->options.timeout_ms, q->options.query);
+		return fpisa_fail(
+			-ETIMEDOUT,
+			"query %u: the aggregator at %s has not answered for %u ms after all rows were sent; see "
+			"fpisa query show %u there",
+			q->options.query, inet_ntoa(q->aggregator), q->options.timeout_ms, q->options.query);
 	if (q->phase == FPISA_PHASE_ROWS && now < q->progress_ns + limit + WORKER_GRACE_NS)
 		return 0;
 	return no_answer(q, find_late(q));

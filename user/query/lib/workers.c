@@ -176,10 +176,11 @@ int fpisa_query_restart(struct fpisa_query *q)
 	if (q->phase > FPISA_PHASE_READ)
 		return 0;
 	if (++q->restarts > FPISA_QUERY_RESTARTS)
-		return fpisa_fail(-ESTALE,
-				  "query %u: the aggregator has lost the query's state %d times; run `fpisa query show %u` "
-				  "there, and check whether another query uses this number",
-				  q->options.query, FPISA_QUERY_RESTARTS, q->options.query);
+		return fpisa_fail(
+			-ESTALE,
+			"query %u: the aggregator has lost the query's state %d times; run `fpisa query show %u` "
+			"there, and check whether another query uses this number",
+			q->options.query, FPISA_QUERY_RESTARTS, q->options.query);
 	return fpisa_query_start(q);
 }
 

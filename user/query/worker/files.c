@@ -54,16 +54,16 @@ const char *files_why(int err)
 
 int files_add(struct files *f, int fd, const char *name)
 {
-	struct table_file *more = realloc(f->file, (size_t)(f->n + 1) * sizeof(*more));
 	char *copy = strdup(name);
+	struct table_file *more = copy ? realloc(f->file, (size_t)(f->n + 1) * sizeof(*more)) : NULL;
 
-	f->file = more ? more : f->file;
-	if (!more || !copy) {
+	if (!more) {
 		free(copy);
 		close(fd);
-		return fpisa_fail(-ENOMEM, "%s: no memory to open it", name);
+		return fpisa_fail(-ENOMEM, "%s: cannot allocate memory to open it", name);
 	}
-	f->file[f->n++] = (struct table_file){.fd = fd, .name = copy};
+	more[f->n++] = (struct table_file){.fd = fd, .name = copy};
+	f->file = more;
 	return 0;
 }
 

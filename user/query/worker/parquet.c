@@ -437,13 +437,15 @@ static void put_directories(FILE *f, const struct parquet *q, const int *chosen,
 /* Write the rows of the chosen files. A column of a file that has the name of a directory's column is left out. */
 static void put_rows(FILE *f, const struct parquet *q, const int *chosen, int n)
 {
+	int left_out = 0;
+
 	fputs("(SELECT * EXCLUDE (\"the index\", \"the file\", " FILE_NUMBER ", " PLACE "), ", f);
 	fprintf(f, "\"the file\" * %llu + " PLACE " AS " PLACE, 1ull << FILE_BITS);
 	fputs(" FROM (SELECT *", f);
-	for (int i = 0, left_out = 0; i < q->hive.n; i++)
+	for (int i = 0; i < q->hive.n; i++)
 		if (q->hive.in_files[i])
 			fprintf(f, "%s\"%s\"", left_out++ ? ", " : " EXCLUDE (", q->hive.name[i]);
-	fputs(memchr(q->hive.in_files, true, sizeof(q->hive.in_files)) ? ")" : "", f);
+	fputs(left_out ? ")" : "", f);
 	fputs(", " PLACE ", " FILE_NUMBER " FROM ", f);
 	put_files(f, q, chosen, n);
 	fputs(") JOIN ", f);

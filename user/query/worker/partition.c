@@ -113,11 +113,12 @@ static int open_files(struct partition *p, int directory, const char *table)
 		return err;
 	if (no_schema && (!p->files.n || p->kind != ROWS_PARQUET))
 		return read_schema(p, directory, table);
-	return p->files.n ? 0 :
-			    fpisa_fail(-ENOENT,
-				       "table %s has no rows here: %s.csv, .tbl and .parquet do not exist, and neither does "
-				       "a directory %s with a .parquet file",
-				       table, table, table);
+	return p->files.n ?
+		       0 :
+		       fpisa_fail(-ENOENT,
+				  "table %s has no rows here: %s.csv, .tbl and .parquet do not exist, and neither does "
+				  "a directory %s with a .parquet file",
+				  table, table, table);
 }
 
 /* Open a table that is a file, or the table that lists the other tables. */
