@@ -176,14 +176,15 @@ int fpisa_query_open(struct fpisa_query **q, const struct fpisa_query_options *o
  * Continue the query for up to timeout_ms, or without a limit if timeout_ms is -1. Return 1 if rows can be taken, 2 if
  * these are the last rows, 0 if none can be taken yet. An error ends the query. Later calls of this function and of
  * fpisa_query_next() return the same error. Before an error, rows may have been returned only by queries for all rows,
- * for the rows of a join, and for groups if options.spill holds some of the groups.
+ * for the rows of a join, and for aggregates by key if options.spill holds some of the keys.
  *
- * -EINVAL	a worker does not have the table or a column, or the aggregator has another query; -ENOENT: the table does not exist
+ * -EINVAL	a worker does not have a column, or the aggregator has another query
+ * -ENOENT	a worker does not have the table
  * -EACCES	a worker does not know the key
  * -ECONNREFUSED, -ECONNRESET	a worker is not running, or has ended
  * -ETIMEDOUT	a worker or the aggregator does not answer
  * -EILSEQ	the counts or the certificate do not agree, so the answer would be wrong
- * -ENOMEM	no memory; or groups take more than options.memory, or are more than 2^24, and options.spill is NULL
+ * -ENOMEM	no memory; or the keys take more than options.memory, or are more than 2^24, and options.spill is NULL
  * -E2BIG	the places of a join's rows, or the first N rows, need more than their part of options.memory
  * -EPROTO	a worker's answer does not fit the query: other columns, NULL in a column that is never NULL, or a
  *		string that is not a value

@@ -226,7 +226,7 @@ def test_usage():
 
 
 def test_short_options(verbs):
-    """-h and -V are --help and --version of fpisa, of a group of verbs and of every verb, whatever options come before them."""
+    """-h and -V mean --help and --version for fpisa, for a prefix such as `fpisa job` and for every verb, whatever options precede them."""
     version = told("--version")
     for words in ([], *([w] for w in sorted({v.split()[0] for v in verbs if " " in v and v.split()[0] not in verbs})), *map(str.split, verbs)):
         assert told(*words, "-h") == told(*words, "--help") == told("help", *words), words

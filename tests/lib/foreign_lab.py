@@ -6,7 +6,7 @@ from queries import Queries, last_key, write_table
 
 
 class Far(Queries):
-    """PostgreSQL's server `sql`, and the workers' key `secret`"""
+    """Run a PostgreSQL server on the master. `sql` executes a statement there, and `secret` is the workers' key."""
 
     def __init__(self, net, folder):
         super().__init__(net, folder)

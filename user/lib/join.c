@@ -119,7 +119,8 @@ static int no_answer(struct fpisa *f)
 			"fpisa job show on the aggregator's parent",
 			s->peer, s->job, ms);
 	if (s->joining.heard_ns)
-		return fpisa_fail(-ETIMEDOUT, "%s: job %u: all ranks joined only at the end of the %u ms; try again",
+		return fpisa_fail(-ETIMEDOUT,
+				  "%s: job %u: not ready after %u ms, although all ranks have joined now; try again",
 				  s->peer, s->job, ms);
 	if (s->t->send_error)
 		snprintf(cause, sizeof(cause), " (last send: %s)", strerror(s->t->send_error));

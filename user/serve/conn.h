@@ -13,7 +13,7 @@
 #include "manager/group.h"
 #include "refusals.h"
 
-/* A host with connections that are not in a group yet. All addresses of an IPv6 network of 64 bits are one host. */
+/* A host with connections that are not in a group yet. All addresses of an IPv6 /64 are one host. */
 struct conn_host {
 	struct fpisa_address address;
 	int n; /* number of the host's connections that are not in a group; 0: the entry is free */

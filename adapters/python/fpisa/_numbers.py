@@ -57,7 +57,7 @@ def of_decimals(items: List[Any]) -> Values:
         raise TypeError("a Decimal is not finite; cast the values to float64")
     if max(map(abs, map(decimal.Decimal.adjusted, these))) > MOST_EXPONENT:
         raise OverflowError(f"a Decimal has an exponent beyond {MOST_EXPONENT} in size; cast the values to float64")
-    total = functools.reduce(EXACT.add, these[1:], EXACT.plus(these[0]))  # a zero that has the smallest exponent
+    total = functools.reduce(EXACT.add, these[1:], EXACT.plus(these[0]))  # with the smallest exponent of all, even if a zero has it
     scale = -int(total.as_tuple().exponent)
 
     def units() -> List[Optional[int]]:

@@ -102,8 +102,8 @@ def test_doctor(groups):
 
 @over_ipv6
 def test_connections_of_one_network(groups):
-    """The addresses of an IPv6 network of 64 bits count as one host: silent connections from 300 of them displace only each other, and not
-    an older connection of another network."""
+    """All addresses of an IPv6 /64 count as one host. Silent connections from 300 of them displace only each other, not an older connection
+    from another network."""
     g = groups(2)
     half = "2001:db8:99:1:8000::"
     g.net.worker[0].sysctl("ip_nonlocal_bind", 1, family="ipv6")

@@ -226,7 +226,7 @@ static int append(int fd, const char *file, const struct fpisa_psk *psk)
 	if (write(fd, line, (size_t)n) != n || fsync(fd)) {
 		rc = fpisa_fail(-errno, "%s: cannot write: %s", file, strerror(errno));
 		if (ftruncate(fd, size))
-			rc = fpisa_fail(rc, "%s: cannot write: %s; remove the half line at its end", file,
+			rc = fpisa_fail(rc, "%s: cannot write: %s; remove the incomplete last line", file,
 					strerror(-rc));
 	}
 	explicit_bzero(line, sizeof(line));
