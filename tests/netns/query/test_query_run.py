@@ -274,7 +274,7 @@ def test_refusals(asked, tmp_path):
             (groups, {"workers": q.net.addresses[0] + "," + q.net.addresses[0]}, f"worker {q.net.addresses[0]}:18001 is given twice"),
             ((*groups, "--local-port", 18055), {"taken": 18000}, "UDP port 18000 is in use by another query or program; two queries "
                                                                  "at once need two ports (--worker-port)"),
-            (groups, {"number": 9}, "query 9: the aggregator at 10.99.0.1 does not answer"),
+            (groups, {"number": 9}, "query 9: the aggregator at 10.99.0.1 has not answered"),
             (groups, {"workers": q.net.addresses[0]}, "query 5: rank 1 of the aggregator's list did not join in 2000 ms"),
             (("--value", "v", "--limit", 5), {"number": 6}, "query 6 has keys of 4 bytes; places of rows need --key-bytes 8"),
             (groups, {}, "a column that may be NULL requires a count, and rows with 4-byte keys have none; create the query with --key-bytes 8"),

@@ -65,7 +65,7 @@ def test_sums(tagged, mode, fanout):
     net = tagged(stripped=mode == "native-stripped", workers=3)
     net.load("--mode", mode.split("-")[0])
     warned = add(net, "--fanout", fanout)
-    assert ("p0: VLAN tags are removed before XDP, so the job takes frames without a tag there, of every VLAN" in warned) == (mode == "native-stripped")
+    assert ("p0: VLAN tags are removed before XDP, so the job accepts untagged frames of every VLAN there" in warned) == (mode == "native-stripped")
     net.check_sum(1, 50000)
     c = net.counters(1, PIN)
     assert c["v_result"] == 196 and c["v_vlan"] == c["v_internal"] == c["v_fanout"] == 0
