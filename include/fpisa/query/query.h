@@ -246,7 +246,7 @@ struct fpisa_filter_block {
  * real		the sum is the sum of limb[i] x 2^(32 i - 149)
  * double	the sum is the sum of limb[i + FPISA_WIDE_FIRST] x 2^(32 (i + window - 1) - 1074). The group's first value
  *		that is neither 0 nor special sets the window, for good. A value outside of it goes to the master
- * integers        the sum has 192 bits, in two's complement. Up to 2^64 128-bit values fit
+ * integers	the sum has 192 bits, in two's complement. Up to 2^64 128-bit values fit
  */
 struct fpisa_query_group {
 	__u64 key[FPISA_KEY_WORDS];
