@@ -156,20 +156,27 @@ int engine_run(struct engine *e, const char *sql, struct ArrowArrayStream *rows,
 	return err;
 }
 
+int engine_next(struct ArrowArrayStream *rows, struct ArrowArray *batch, const char *table)
+{
+	*batch = (struct ArrowArray){0};
+	if (rows->get_next(rows, batch))
+		return engine_said(table, rows->get_last_error(rows));
+	return batch->release != NULL;
+}
+
 int engine_do(struct engine *e, const char *sql, uint64_t *n, const char *table)
 {
 	struct ArrowArrayStream rows;
-	struct ArrowArray batch = {0};
+	struct ArrowArray batch;
 	int err = engine_run(e, sql, &rows, table);
 
 	if (err)
 		return err;
-	if (rows.get_next(&rows, &batch))
-		err = engine_said(table, rows.get_last_error(&rows));
-	else if (n && batch.release && batch.length == 1)
+	err = engine_next(&rows, &batch, table);
+	if (n && err > 0 && batch.length == 1)
 		*n = (uint64_t)((const int64_t *)batch.children[0]->buffers[1])[batch.children[0]->offset];
 	if (batch.release)
 		batch.release(&batch);
 	rows.release(&rows);
-	return err;
+	return err < 0 ? err : 0;
 }

@@ -30,6 +30,12 @@ void engine_close(struct engine *e); /* the engine may be all 0 */
 int engine_run(struct engine *e, const char *sql, struct ArrowArrayStream *rows, const char *table);
 
 /*
+ * Take the next batch of a result, which the caller must release if batch->release is not NULL. Return 1, 0 after the last
+ * batch, or -EINVAL with the message set.
+ */
+int engine_next(struct ArrowArrayStream *rows, struct ArrowArray *batch, const char *table);
+
+/*
  * Run a statement without a result, or a statement whose result is the number *n. The return value is the same as for
  * engine_run().
  */

@@ -203,17 +203,13 @@ static int take_columns(struct parquet *q, struct schema *schema, const char *na
 	const bool given = schema->n > 0;
 	struct ArrowArrayStream rows = {0};
 	struct ArrowArray batch;
-	int err = sql ? engine_run(&q->engine, sql, &rows, name) : -ENOMEM;
+	int err = sql ? engine_run(&q->engine, sql, &rows, name) : -ENOMEM, more = 0;
 
-	while (!err) {
-		batch = (struct ArrowArray){0};
-		if (rows.get_next(&rows, &batch))
-			err = engine_said(name, rows.get_last_error(&rows));
-		if (!batch.release)
-			break;
-		err = err ?: take_described(q, schema, given, &batch, name);
+	while (!err && (more = engine_next(&rows, &batch, name)) > 0) {
+		err = take_described(q, schema, given, &batch, name);
 		batch.release(&batch);
 	}
+	err = err ?: more;
 	if (rows.release)
 		rows.release(&rows);
 	free(sql);
@@ -527,21 +523,16 @@ static int take_chosen(struct parquet *q, const char *sql, int *chosen, const ch
 {
 	struct ArrowArrayStream rows;
 	struct ArrowArray batch;
-	int n = 0, err = engine_run(&q->engine, sql, &rows, name);
+	int n = 0, more = 0, err = engine_run(&q->engine, sql, &rows, name);
 
-	while (!err) {
-		batch = (struct ArrowArray){0};
-		if (rows.get_next(&rows, &batch))
-			err = engine_said(name, rows.get_last_error(&rows));
-		if (!batch.release)
-			break;
+	while (!err && (more = engine_next(&rows, &batch, name)) > 0) {
 		for (int64_t i = 0; i < batch.length; i++)
 			chosen[n++] = ((const int32_t *)batch.children[0]->buffers[1])[batch.children[0]->offset + i];
 		batch.release(&batch);
 	}
 	if (rows.release)
 		rows.release(&rows);
-	return err ?: n;
+	return err ?: more ?: n;
 }
 
 /* Choose the files whose directories meet the conditions on directories. `chosen` has all files. */

@@ -50,23 +50,15 @@ static int take_all(struct scan *s)
 {
 	struct ArrowArrayStream rows;
 	struct ArrowArray batch;
-	int err = engine_run(s->engine, s->sql, &rows, s->table);
+	int more = 0, err = engine_run(s->engine, s->sql, &rows, s->table);
 
 	if (err)
 		return err;
 	err = check(s, &rows);
-	while (!err && !stopped(s)) {
-		batch = (struct ArrowArray){0};
-		if (rows.get_next(&rows, &batch)) {
-			err = engine_said(s->table, rows.get_last_error(&rows));
-			break;
-		}
-		if (!batch.release)
-			break;
+	while (!err && !stopped(s) && (more = engine_next(&rows, &batch, s->table)) > 0)
 		put(s, &batch);
-	}
 	rows.release(&rows);
-	return err;
+	return err ?: more < 0 ? more : 0;
 }
 
 static void *run(void *arg)
