@@ -19,9 +19,18 @@ def own_mounts():
 
 
 def exit_on_signals():
-    """Make a signal end the process by an exception, so that clean-up happens as usual."""
-    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    """Make a signal end the process by an exception, so that clean-up happens as usual. If a destructor loses the exception,
+    raise another one.
+    """
+    def lost(what):
+        if isinstance(what.exc_value, SystemExit):
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+        else:
+            sys.__unraisablehook__(what)
+
+    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
         signal.signal(s, lambda number, frame: sys.exit(128 + number))
+    sys.unraisablehook = lost
 
 
 def runnable(tool, only, missing):

@@ -11,7 +11,6 @@ topology continues where it was interrupted. --quick only shows that all parts w
 part fails, the other parts still run, and the exit status is 1.
 """
 import argparse
-import contextlib
 import ctypes
 import datetime
 import glob
@@ -29,13 +28,14 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "report"), HERE]
 
+from common import exit_on_signals  # noqa: E402
+
 import grid  # noqa: E402
 import plot  # noqa: E402
 import summary  # noqa: E402
 import sums  # noqa: E402
 
 PR_SET_PDEATHSIG = 1
-END_S = 20  # time in which a part must clean up
 
 # The command of a part, and the options that --quick adds.
 PARTS = {
@@ -84,14 +84,6 @@ def busy(seconds):
     return round(1 - (now_idle - idle) / max(1, now_total - total), 3)
 
 
-def end(p):
-    """End a process by SIGTERM. Repeat the signal, because a handler's exception is lost if it is raised in a destructor."""
-    while p.poll() is None:
-        p.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            p.wait(END_S)
-
-
 def measure(name, command, build, keep, look_s):
     """Run one part. Pass its results, and the share of CPU time that other processes had before, to keep(). Return whether the
     part succeeded.
@@ -110,7 +102,8 @@ def measure(name, command, build, keep, look_s):
             keep({"bench": name, **json.loads(line)})
         status = p.wait()
     except BaseException:
-        end(p)
+        p.terminate()
+        p.wait()
         raise
     how = "" if status == 0 else f", status {status}"
     keep({"bench": "part", "part": name, "seconds": round(time.monotonic() - began, 1), "busy": others})
@@ -130,8 +123,7 @@ def main():
         p.error(f"{unknown[0]}: no such part; the parts are {', '.join(PARTS)}")
     if os.geteuid():
         p.error("network namespaces and XDP require root; run as root")
-    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(s, lambda number, frame: sys.exit(128 + number))
+    exit_on_signals()
     build = os.path.abspath(args.build)
     folder = args.out or os.path.join(build, "bench")
     os.makedirs(folder, exist_ok=True)

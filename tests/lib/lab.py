@@ -123,6 +123,8 @@ class Netns:
 
     def spawn(self, *argv, uid=0, **options):
         """Start a command in this namespace. The command does not outlive this process."""
+        parent = os.getpid()
+
         def child():
             must(libc.setns(self.fd, CLONE_NEWNET), "setns")
             if uid:
@@ -130,6 +132,8 @@ class Netns:
                 os.setgid(uid)
                 os.setuid(uid)
             libc.prctl(worker.PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
 
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
         p = subprocess.Popen([str(a) for a in argv], preexec_fn=child, text=True, **{**pipes, **options})

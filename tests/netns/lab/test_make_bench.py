@@ -147,3 +147,24 @@ def test_ended(tmp_path, number):
     finally:
         for pid in session(p.pid):
             os.kill(pid, signal.SIGTERM)
+
+
+def test_signal_in_destructor():
+    """A signal ends a benchmark with clean-up, even if a destructor loses the handler's exception."""
+    script = """
+import os, signal, sys, time
+sys.path.insert(0, sys.argv[1])
+from common import exit_on_signals
+class Lost:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.001)
+exit_on_signals()
+try:
+    Lost()
+    time.sleep(20)
+finally:
+    print("cleaned up")
+"""
+    p = subprocess.run([sys.executable, "-B", "-c", script, os.path.dirname(RUN)], text=True, capture_output=True, timeout=15)
+    assert (p.stdout, p.stderr) == ("cleaned up\n", "") and p.returncode > 128
