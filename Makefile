@@ -12,7 +12,7 @@
 # make fuzz	send hostile packets to the loaded datapath, CASES=10000000 SEED=S
 # make fuzz-user	run libFuzzer on the parsers of user space, SECONDS=600 each, SEED=S
 # make bench	measure speed beside other systems; results, plots and targets in build/bench; BENCH="arith wire" selects parts
-# make bench-figures	measure README's figures: three runs on an idle machine, 22 minutes; make pictures draws them
+# make bench-figures	measure README's figures: three runs on an idle machine, 9 minutes; make pictures draws them
 # make training	train neural networks with five ways to add gradients, one seed, 25 minutes at most; make training-long runs ten seeds
 # make training-page	write doc/training.md's tables and plots from paper/training/records; make training-again, -network and -cost measure the records
 # make check-vm	run the tests under stock kernels in a VM; KERNEL="6.1 6.12" selects kernels; make vm-deps installs the tools

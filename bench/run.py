@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Run all measurements one after the other, and write JSON lines, plots and the summary of the targets.
 
-    run.py [--quick] [--out DIR] BUILD [arith|endian|query|pruning|wire|steer|worker|collective|topology|mpi|mpi-exact|training|training-colocated|training-exact|sum|sums|merge...]
+    run.py [--quick] [--out DIR] BUILD [arith|endian|query|pruning|wire|steer|worker|collective|allreduce|topology|mpi|mpi-exact|training|training-colocated|training-exact|sum|sums|merge...]
 
 Writes into BUILD/bench or DIR: results.jsonl, pictures (report/plot.py), and summary.txt (report/summary.py), which it also
 prints. The first line of results.jsonl describes the machine. The line after each part has the duration of the part, and how
@@ -28,12 +28,11 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "report"), HERE]
 
-from common import exit_on_signals  # noqa: E402
-
 import grid  # noqa: E402
 import plot  # noqa: E402
 import summary  # noqa: E402
 import sums  # noqa: E402
+from common import exit_on_signals  # noqa: E402
 
 PR_SET_PDEATHSIG = 1
 
@@ -48,6 +47,8 @@ PARTS = {
     "worker": ("{build}/bench/contenders worker", "--runs 1 --vector 100000"),
     "collective": (f"{sys.executable} -B {HERE}/collective/collective.py --topologies switch,one-port",
                    "--rounds 1 --workers 2 --rates 100 --sizes 1024,65536"),
+    "allreduce": (f"{sys.executable} -B {HERE}/collective/collective.py --topologies switch --workers 8 --sizes 1024,16777216",
+                  "--rounds 1 --workers 2 --rates 100 --sizes 1024,65536"),
     "topology": (f"{sys.executable} -B {HERE}/collective/topology.py --keep {{folder}}/topology-kept.jsonl", "--quick"),
     "mpi": (f"{sys.executable} -B {HERE}/mpi/mpi.py", "--rounds 1 --workers 2 --sizes 8,65536 --seconds 0.1"),
     "mpi-exact": (f"{sys.executable} -B {HERE}/mpi/mpi.py --doubles", "--rounds 1 --workers 2 --sizes 8,65536 --seconds 0.1"),

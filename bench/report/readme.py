@@ -24,13 +24,16 @@ import textwrap
 
 sys.dont_write_bytecode = True
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+BENCH = os.path.dirname(HERE)
+sys.path.insert(0, BENCH)
+
 import grid  # noqa: E402
 import plot  # noqa: E402
 import summary  # noqa: E402
+from common import exit_on_signals  # noqa: E402
 from contenders import NAMES  # noqa: E402
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-BENCH = os.path.dirname(HERE)
 TOP = os.path.dirname(BENCH)
 RECORD = os.path.join(HERE, "figures.json")
 POINTS = os.path.join(HERE, "topology.jsonl")
@@ -46,18 +49,18 @@ LARGE, SMALL, WORKERS = 16 << 20, 1 << 10, 8
 
 # The options of `make bench BENCH=...`, a description, figures in bench/report/figures.json, and their formats.
 ROWS = [
-    ("collective", "all-reduce of 16 MB, 8 workers, 100 Mbit/s: share of a worker's link rate",
+    ("allreduce", "all-reduce of 16 MB, 8 workers, 100 Mbit/s: share of a worker's link rate",
      ["collective.100.share"], "{:.2f}"),
-    ("collective", "all-reduce of 16 MB, 8 workers, 100 Mbit/s: how many times faster than the best of Open MPI and Gloo",
+    ("allreduce", "all-reduce of 16 MB, 8 workers, 100 Mbit/s: how many times faster than the best of Open MPI and Gloo",
      ["collective.100.faster"], "{:.2f}"),
-    ("collective", "all-reduce of 1 KB, 8 workers, 100 Mbit/s, in ms: FPISA; Open MPI; Gloo",
+    ("allreduce", "all-reduce of 1 KB, 8 workers, 100 Mbit/s, in ms: FPISA; Open MPI; Gloo",
      ["small.fpisa", "small.openmpi", "small.gloo"], "{:.1f}"),
     ("worker", "CPU time of a worker, relative to a SwitchML-style worker: 256; 832 values a frame",
      ["worker.udp.256", "worker.udp.832"], "{:.2f}"),
     ("worker", "CPU time of a worker over AF_XDP, relative to a SwitchML-style worker: 256; 832 values a frame",
      ["worker.xsk.256", "worker.xsk.832"], "{:.2f}"),
-    ("collective", "all-reduce of 16 MB, 8 workers, 1 Gbit/s: share of a worker's link rate", ["collective.1000.share"], "{:.2f}"),
-    ("collective", "all-reduce of 16 MB, 8 workers, 1 Gbit/s: how many times faster than the best of Open MPI and Gloo",
+    ("allreduce", "all-reduce of 16 MB, 8 workers, 1 Gbit/s: share of a worker's link rate", ["collective.1000.share"], "{:.2f}"),
+    ("allreduce", "all-reduce of 16 MB, 8 workers, 1 Gbit/s: how many times faster than the best of Open MPI and Gloo",
      ["collective.1000.faster"], "{:.2f}"),
     ("wire", "CPU time of the aggregator, relative to a UDP server with AVX2: 256; 832 values a frame",
      ["wire.udp-avx2.256", "wire.udp-avx2.832"], "{:.1f}"),
@@ -271,6 +274,7 @@ def main():
         return take_topology(args.folder, args.busy)
     if args.verb == "run":
         args.folders = [os.path.join(args.build, "bench", f"run{i + 1}") for i in range(args.runs)]
+        exit_on_signals()
         for folder in args.folders:
             subprocess.run([sys.executable, "-B", os.path.join(BENCH, "run.py"), "--out", folder, args.build,
                             *dict.fromkeys(part for part, *_ in ROWS)], check=True)
