@@ -232,7 +232,7 @@ def parse():
     p.add_argument("--runs", type=int, default=1, help="runs of each query and way, of which the median counts")
     p.add_argument("--seed", type=int, default=1, help="seed of uservisits")
     p.add_argument("--duckdb", action="store_true", help="also run DuckDB, from PyPI")
-    p.add_argument("--plot", metavar="FILE.svg", help="draw the seconds as bars, by gnuplot")
+    p.add_argument("--plot", metavar="FILE.svg", help="draw the seconds as bars, with gnuplot")
     p.add_argument("--json", action="store_true", help="print an array with an object for each query")
     args = p.parse_args()
     args.scale = None if float(args.scale) == 0 else args.scale

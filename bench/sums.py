@@ -10,7 +10,7 @@ Installed engines take part: numpy, math.fsum, xsum (Neal), DuckDB's sum, fsum a
 of them into BUILD/doors, whose interpreter then runs this program. If FPISA_REPROBLAS names a shared object with
 reproBLAS_dsum(), this function takes part too. The data are `uniform` (0 to 1), `signed` (normal), `wide` (normal times
 2^-100 to 2^100) and `cancelling`. The values of `cancelling` are normal, and the sum of their magnitudes is the condition
-number times their sum. BUILD/bench/gather measures the cost of memory accesses alone for sums by groups.
+number times their sum. BUILD/bench/gather measures the cost of memory accesses alone for sums by keys.
 
     sums.py --table RESULTS.jsonl      # the tables of bench/README.md
 """
@@ -116,7 +116,7 @@ def by_groups(args, rng):
     x = rng.standard_normal(args.elements)
     for groups in GROUPS:
         codes = rng.integers(0, groups, len(x))
-        calls = {"fpisa groups": lambda x: fpisa._groups._sums(runs(x), codes.ctypes.data, groups, fpisa._formats.FORMATS["float64"], False),
+        calls = {"fpisa keys": lambda x: fpisa._groups._sums(runs(x), codes.ctypes.data, groups, fpisa._formats.FORMATS["float64"], False),
                  "fpisa.sum by=": lambda x: fpisa.sum(x, by=codes), "numpy.bincount": lambda x: numpy.bincount(codes, x, groups)}
         for name, call in calls.items():
             median, least = measure(call, x, args.rounds)
@@ -153,15 +153,15 @@ def tables(results):
         condition = f", condition number {x['condition']:.0e}" if "condition" in x else ""
         return None if "groups" in x else f"{x['n']:,}, {x['data']}{condition}"
 
-    return "\n".join(["CPU time of one thread in ns an element of float64:", "", table(lines, what, lambda c: True), "", "By groups:", "",
-                      table(lines, lambda x: f"{x['n']:,}, {x['groups']:,} groups" if "groups" in x else None, lambda c: True), ""])
+    return "\n".join(["CPU time of one thread in ns per element of float64:", "", table(lines, what, lambda c: True), "", "By keys:", "",
+                      table(lines, lambda x: f"{x['n']:,}, keys: {x['groups']:,}" if "groups" in x else None, lambda c: True), ""])
 
 
 def main():
     p = argparse.ArgumentParser(prog="sums", description=__doc__.splitlines()[0])
     p.add_argument("--sizes", type=lambda s: [int(n) for n in s.split(",")], default=[1000, 1000000, 100000000])
     p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--elements", type=int, default=10000000, help="elements of a measurement by groups")
+    p.add_argument("--elements", type=int, default=10000000, help="elements of a measurement by keys")
     p.add_argument("--table", metavar="RESULTS.jsonl", help="print the tables of bench/README.md of an earlier run's results")
     args = p.parse_args()
     if args.table:

@@ -43,7 +43,7 @@ static const struct verb verbs[] = {
 	 "                     as soon as jobs need it 13 KB more (fp64, mode fpisa64, exact sums of fp16 and of one byte)\n"
 	 "                     and 27 KB more (other exact sums, which have the first quarter of the slots)\n"
 	 "  --group G          group that may run status, stats, histogram, slots, job list, job show\n"
-	 "  --cpus LIST        CPUs that sum, such as 0,2-5; slots are dealt to them in turn, and\n"
+	 "  --cpus LIST        CPUs that sum, such as 0,2-5; they get slots in turn, and\n"
 	 "                     the receiving CPU passes frames on. For a device with one receive\n"
 	 "                     queue and native XDP; default the CPU that receives the frame\n"
 	 "  --cpu-queue N      frames that may wait at each of these CPUs, at most 16384; default 4096\n"
@@ -54,7 +54,7 @@ static const struct verb verbs[] = {
 	 "the datapath runs in another network namespace, or may run in one that this process cannot see.\n"},
 	{"upgrade", verb_upgrade, "[--json]", "replace running programs by those of this build",
 	 "Jobs, sums under way and counters continue, under traffic and in every network namespace.\n"
-	 "If the layout of the maps has changed, the verb fails: unload and load instead.\n"},
+	 "If the layout of the maps has changed, the verb fails. Unload and load instead.\n"},
 	{"status", verb_status, "[--json]", "show where the datapath is loaded, and how full its maps are", NULL},
 	{"job add", verb_job_add, "JOB --workers LIST [OPTION...] [--json]", "create a job, 0 to 63",
 	 .options = job_add_help},
@@ -79,15 +79,15 @@ static const struct verb verbs[] = {
 	 "  --address ADDR     address of this host that workers send to; default the one that reaches\n"
 	 "                     the manager\n"
 	 "  --rate RATE        rate of this host's link, such as 10G; default the interface's\n"
-	 "  --colocated DEV    this host has workers too: first load the datapath on DEV and on lo, in\n"
+	 "  --colocated DEV    this host also has workers: first load the datapath on DEV and on lo, in\n"
 	 "                     generic mode; if --manager names this host, be the manager\n"
 	 "The manager runs until SIGTERM or SIGINT. Groups survive it: a manager that starts again continues with them. At\n"
 	 "SIGHUP it reads FILE and the keys again, except listen, port and user. If the file has an error, nothing changes.\n"
 	 "Connected ranks stay, even if their key is gone. Creating jobs needs the capabilities of job add; the process that\n"
-	 "talks to the network has none of them.\n"},
+	 "talks to the network does not have these capabilities.\n"},
 	{"key new", verb_key_new, "NAME FILE [--json]", "draw a key for groups, and append it to a file",
 	 "The verb creates the file if it does not exist, readable by its owner alone. A line is NAME:ID:SECRET. Two keys of\n"
-	 "one name are valid at once: give workers the new key before you remove the old one.\n"},
+	 "one name are valid at once, so give workers the new key before you remove the old one.\n"},
 	{"group list", verb_group_list, "[--json]", "list the groups of fpisa serve",
 	 "The list includes groups that still gather, with the ranks that are present and, after a second, the ranks that\n"
 	 "they wait for. In JSON, a group that gathers has a \"missing\" that is not empty.\n"},
@@ -100,7 +100,7 @@ static const struct verb verbs[] = {
 	 "  --watch [SECONDS]  repeat with rates; default every second. A terminal shows as many\n"
 	 "                     rows as fit, without those that are zero\n"
 	 "  --prometheus[=FILE]  Prometheus' text format, on stdout or into FILE. FILE is\n"
-	 "                     replaced atomically, and with --watch again and again. node_exporter\n"
+	 "                     replaced atomically, and with --watch repeatedly. node_exporter\n"
 	 "                     scrapes a file *.prom in the directory of its option\n"
 	 "                     --collector.textfile.directory\n"
 	 "The table omits drop reasons that are zero. The JSON has them all. A job number's counters begin again when it is\n"
@@ -118,9 +118,9 @@ static const struct verb verbs[] = {
 	 "compute the shares of several aggregators, and the time of a sum",
 	 "  --workers N          number of workers, 2 to 64\n"
 	 "  --rate R             rate of each worker's link, such as 10G or 100M (bit/s)\n"
-	 "  --aggregators K      number of aggregators on hosts of their own; default 0\n"
+	 "  --aggregators K      number of aggregators on separate hosts; default 0\n"
 	 "  --aggregator-rate R  rate of each aggregator's link; default that of the workers\n"
-	 "  --colocated          make each worker's host an aggregator too\n"
+	 "  --colocated          also make each worker's host an aggregator\n"
 	 "  --bytes N            bytes of a vector; default 1048576\n"
 	 "Workers pass the weights in their list of aggregators, as in 10.0.0.1*2,10.0.0.2. Times are those of full-duplex\n"
 	 "links without latency, with frames of the default size.\n"},

@@ -221,7 +221,7 @@ def main():
     exit_on_signals()
     labs.own_mounts()
     if args.table:
-        print("| topology | ranks | TCP flows | link | queue | a rank : a flow | of the port |\n|---|---|---|---|---|---|---|")
+        print("| topology | ranks | TCP flows | link | queue | bytes of a rank : a flow | share of the port in use |\n|---|---|---|---|---|---|---|")
     for case in cases(args):
         line = run(case, args)
         print(row(line) if args.table else json.dumps(line), flush=True)

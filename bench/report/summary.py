@@ -221,7 +221,7 @@ def table(results):
 
 def measured(results):
     """Return rows of the measured targets, for a page."""
-    out = ["| target | required | measured | quartiles | | where |", "|---|---|---|---|---|---|"]
+    out = ["| target | required | measured | quartiles | verdict | where |", "|---|---|---|---|---|---|"]
     return "\n".join([*out, *(f"| {' | '.join(row)} |" for row in rows(results) if row[4] != "not measured")]) + "\n"
 
 

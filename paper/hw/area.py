@@ -212,7 +212,7 @@ def figures(c):
         + [f"{c[lib].power:.2f}" for lib in LIBRARIES]
 
 
-FIGURES = ["µm² osu018", "osu050", "ns osu018", "osu050", "mW osu018", "osu050"]
+FIGURES = ["area, µm²: osu018", "area: osu050", "delay, ns: osu018", "delay: osu050", "power, mW: osu018", "power: osu050"]
 
 
 def tables(cost):
@@ -239,17 +239,17 @@ def tables(cost):
     for what, new in (("ALU + FP32 adder / ALU", "alu fpu 1"), ("ALU + adder + multiplier / ALU", "alu fpu 2")):
         rows.append([what, "7.59 x", *ratio(times, "area", new, "alu 1 0"), "1.02 x", *ratio(times, "delay", new, "alu 1 0"),
                      "6.04 x", *ratio(times, "power", new, "alu 1 0")])
-    t["paper"] = table(["", "area: paper", "osu018", "osu050", "delay: paper", "osu018", "osu050", "power: paper", "osu018",
-                        "osu050"], rows)
+    t["paper"] = table(["comparison", "area: paper", "area: osu018", "area: osu050", "delay: paper", "delay: osu018", "delay: osu050",
+                        "power: paper", "power: osu018", "power: osu050"], rows)
 
     t["alu"] = table(["ALU, distance of its shifter", *FIGURES],
                      [[name, *figures(cost[f"alu {s} {a}"])] for (s, a), name in ALUS.items()])
     head = ["area of the ALU with"]
     for b in BASELINES:
-        head += [f"over {ALUS[b]}, osu018".replace("none", "no shifter"), "osu050"]
+        head += [f"over {ALUS[b]}: {lib}".replace("none", "no shifter") for lib in LIBRARIES]
     t["baselines"] = table(head, [[name, *sum((ratio(more, "area", f"alu {s} {a}", f"alu {b[0]} {b[1]}") for b in BASELINES), [])]
                                   for (s, a), name in ALUS.items() if s > 1])
-    t["raw"] = table(["atom", *FIGURES, "area over RAW", "osu050"],
+    t["raw"] = table(["atom", *FIGURES, "area over RAW: osu018", "area over RAW: osu050"],
                      [[name, *figures(cost[f"raw {s} {p}"]), *ratio(more, "area", f"raw {s} {p}", "raw 0 1")]
                       for (s, p), name in ATOMS.items()])
 
@@ -262,8 +262,9 @@ def tables(cost):
         rows.append([f"{w} x {w}", *(f"{cost[f'{kind} {w}']['osu018'].area:.0f}" for kind in ("mul", "add", "bool")),
                      *sum(([times(m, o) for m, o in zip(mul, both(other))]
                            for other in (area(f"add {w}"), both_of(w), both_of(32))), [])])
-    t["multiplier"] = table(["mantissas", "multiplier µm² osu018", "adder", "boolean", "over the adder: osu018", "osu050",
-                             "over adder + boolean: osu018", "osu050", "over those of 32 bits: osu018", "osu050"], rows)
+    t["multiplier"] = table(["mantissas", "multiplier, µm² (osu018)", "adder, µm²", "boolean, µm²", "over the adder: osu018", "over the adder: osu050",
+                             "over adder + boolean: osu018", "over adder + boolean: osu050", "over those of 32 bits: osu018",
+                             "over those of 32 bits: osu050"], rows)
 
     rows = [[unit.replace("_", " ", 1).replace("mau", "MAU") + (" " + variant if variant else ""), *figures(cost[name])]
             for name in cost for unit, _, variant in [name.partition(" ")] if unit in UNITS]
@@ -290,11 +291,11 @@ def tables(cost):
                        ("the nine units, FP32, fpisa-a", "stream FP32 fpisa-a"), ("FP32 multiplier alone", "fp_mul FP32"),
                        ("FP16 multiplier alone", "fp_mul FP16"), ("BF16 multiplier alone", "fp_mul BF16")]:
         rows.append([what, *(f"{x:.0f}" for x in both(area(name))), *(times(x, b) for x, b in zip(both(area(name)), base))])
-    t["fpu"] = table(["", "µm² osu018", "osu050", "against the first row", "osu050"], rows)
+    t["fpu"] = table(["stage or unit", "area, µm²: osu018", "area: osu050", "against the first row: osu018", "against the first row: osu050"], rows)
     rows = [[what, *figures(cost[name])] for what, name in
             [("ALU", "alu 1 0"), ("ALU + FP32 adder", "alu fpu 1"), ("ALU + adder + multiplier", "alu fpu 2"),
              ("FP32 adder on a register, one cycle", "fp32_accumulate"), ("the nine units, FP32, fpisa", "stream FP32 fpisa")]]
-    t["fpu-delay"] = table(["", *FIGURES], rows)
+    t["fpu-delay"] = table(["unit", *FIGURES], rows)
     return t
 
 

@@ -67,7 +67,7 @@ def heading(found):
     text = (f"The tables are from {len(runs)} of the {wanted} runs of `make training-long`: {EPOCHS} epochs each, "
             f"seed{'s' if len(seeds) > 1 else ''} {spelled(seeds)}, {' to '.join(sorted({dates[0], dates[-1]}))}.\n"
             f"Machines: {'; '.join(machines)}.\n"
-            "The next table has the median CPU time per run in seconds, with two runs at once:\n\n") + table(took.keys(), [took.values()])
+            "The next table shows the median CPU time per run in seconds, with two runs at once:\n\n") + table(took.keys(), [took.values()])
     missing = wanted - len(runs)
     return text + (f"\nThe other {missing} runs are {NOT_RUN}. " + (
         "One seed has no interval.\n" if len(seeds) == 1 else "Intervals are over the seeds that have run.\n")
@@ -110,7 +110,7 @@ def caveats(found):
         f"{farthest(pooled, True)} for the null arm. For\n  single networks they are within {farthest(single, False)} and {farthest(single, True)}.\n"
         f"- {len(out)} of these {len(pooled)} intervals {'excludes' if len(out) == 1 else 'exclude'} 0{' (' + ', '.join(out) + ')' if out else ''}, "
         f"and so do {len(without_0(single))} of {len(single)} intervals of single networks (mean of the last {LAST}).\n  By chance alone, one "
-        "interval in twenty excludes 0." + (" The interval of reversed excludes 0 by chance too, because the additions of this arm are neither "
+        "interval in twenty excludes 0." + (" The interval of reversed also excludes 0 by chance, because the additions of this arm are neither "
                                            "more\n  nor less accurate.\n"
                                      if any(name.endswith("reversed") for name in out) else "\n") +
         "- An interval that contains 0 does not show that two arms are equal, only that these runs cannot tell the arms apart. All arms are compared "
@@ -246,8 +246,8 @@ def claims(found):
         ["errors are distributed alike in early, middle and final epochs", "1e-8 and more, medians of runs: " + ". ".join(
             f"Epoch {e}: {of_a(BEYOND, epoch=e, middle=median)}" for e in looked_at) if looked_at else NOT_RUN]]) + (
         "\nThe paper measures errors against additions in the format. This page measures them against the sum in binary64, so default addition "
-        "has errors\ntoo. The share of errors in that band depends mostly on the size of the gradients. A left shift discards nothing here, "
-        "but it may fill the register.\nThe paper counts on seven spare bits for 128 adds. A value that was shifted by seven leaves none, and the next "
+        "also has\nerrors. The share of errors in that band depends mostly on the size of the gradients. A left shift does not discard bits here, "
+        "but it may fill the register.\nThe paper counts on seven spare bits for 128 adds. A value that was shifted by seven leaves no spare bits, and the next "
         "value of its size saturates\n([numbers.md](numbers.md), \"How far a result can be from the truth\"). The rows about left shifts and overflow "
         "therefore show saturated adds.\n")
 
@@ -273,8 +273,8 @@ def cost(lines):
     best = max((line["samples_to_switchml"] for line in lines if "samples_to_switchml" in line), default=None)
     if best is not None:
         text += f"The paper's \"up to 85.9%\" is a ratio of samples per second of 1.859; the largest median here is {best:.2f}.\n"
-    return text + "\n" + table(["network, parameters", "quota per worker", "sums", "ns of CPU time per value", ": SwitchML-style",
-                                "samples per second", ": SwitchML-style", "ms of CPU time per sample",
+    return text + "\n" + table(["network, parameters", "quota per worker", "sums", "ns of CPU time per value", "ratio to SwitchML-style",
+                                "samples per second", "ratio to SwitchML-style", "ms of CPU time per sample",
                                 "periods in which the quota stopped the worker"], rows)
 
 
@@ -323,7 +323,7 @@ def of_runs(records, picture=lambda text, name: ""):
         "The samples are the middle steps of the first, the middle and the last epoch, over all runs. Ranges are from the lowest to the highest "
         "network.\nShares of steps are over all steps. Relative errors are those of sums that are not zero.\n",
         picture("Relative errors of the gradients' sums", "errors") + errors(found),
-        "For `fpisa-a` in FP32, this table has absolute errors of all sums by network and epoch, in per cent. A cell has the median run and the range:\n",
+        "For `fpisa-a` in FP32, this table shows absolute errors of all sums by network and epoch, in per cent. A cell contains the median run and the range:\n",
         phases(found),
         "## Compared with the paper\n", claims(found)])
 

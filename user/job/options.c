@@ -52,7 +52,7 @@ static const struct parameter {
 	 "than the workers' links together",
 	 RATE},
 	{"elements", "N",
-	 "values a frame, a multiple of 32 up to 832; default 256;\n"
+	 "values per frame, a multiple of 32 up to 832; default 256;\n"
 	 "of fp64 up to 416, default 128",
 	 NUMBER, JOB_IN_LIST | JOB_IN_DEMO, AT(elements), .min = FPISA_BLOCK, .max = FPISA_MAX_ELEMENTS,
 	 .multiple = FPISA_BLOCK},

@@ -15,7 +15,7 @@ static const struct verb verbs[] = {
 	{"soak", verb_soak, "[OPTION...] [--json]", "sum under every fault at once, and recompute every sum", soak_help,
 	 .unpinned = true},
 	{"bench arith", verb_bench_arith, "[OPTION...] [--json]",
-	 "measure adds and read-outs side by side, in ns an element", bench_arith_help},
+	 "measure adds and read-outs side by side, in ns per element", bench_arith_help},
 	{"bench wire", verb_bench_wire, "[DEV...] [OPTION...] [--json]",
 	 "measure goodput and CPU time by settings, and name the best", bench_wire_help},
 	{"bench worker", verb_bench_worker, "ADDR [OPTION...] [--json]",

@@ -20,7 +20,7 @@
 const char analyze_help[] =
 	"  FILE...            files of raw values, or .npy of f2, f4 or f8\n"
 	"  --workers N        rows of each file, one per worker, 1 to 64; default the first dimension\n"
-	"                     of a .npy [workers, elements], else one row a file, and each\n"
+	"                     of a .npy [workers, elements], else one row per file, and each\n"
 	"                     file is a worker\n"
 	"  --raw F            format of raw files: fp32 (default), fp16, bf16, fp64, e4m3,\n"
 	"                     e5m2; little-endian\n"
@@ -30,7 +30,7 @@ const char analyze_help[] =
 	"                     down for the others\n"
 	"  --orders R         random orders tried for each element; default 100\n"
 	"  --seed S           seed of the orders; default 1\n"
-	"  --plot PREFIX      draw PREFIX-ratio, -error and -source as .svg and .png, by gnuplot\n"
+	"  --plot PREFIX      draw PREFIX-ratio, -error and -source as .svg and .png, with gnuplot\n"
 	"  --json             print one object\n"
 	"An error is the distance from the exact sum in ulps of the correctly rounded sum, which itself is off by at "
 	"most\n"

@@ -271,7 +271,7 @@ static void print_figures(const struct bench_arith *a)
 	struct figure f[MAX_FIGURES];
 	int n = list_figures(a, f);
 
-	printf("%-26s %8s %19s %9s\n", "ns an element", "median", "quartiles", "x int32");
+	printf("%-26s %8s %19s %9s\n", "ns per element", "median", "quartiles", "x int32");
 	for (int i = 0; i < n; i++) {
 		struct bench_spread s;
 

@@ -29,12 +29,12 @@ static const char input_help[] =
 
 const char demo_help[] =
 	"  --op OP            " OPERATIONS "; default sum; doc/numbers.md says\n"
-	"                     which formats and modes have it\n"
+	"                     which formats and modes support it\n"
 	"  --factor X         factor of scale, finite and not zero; rounded to float except for fp64\n"
 	"  --xdp native|skb   mode of the XDP programs; default native, with --colocated skb\n"
 	"  --cpus LIST        CPUs of the aggregator that sum; see fpisa help load\n"
-	"  --transport T      transport of the workers: udp (default), or xsk, which keeps them root\n"
-	"  --drop P           share of frames that each worker loses, both ways; 0 to 0.9;\n"
+	"  --transport T      transport of the workers: udp (default), or xsk, whose workers run as root\n"
+	"  --drop P           share of frames that each worker loses in each direction; 0 to 0.9;\n"
 	"                     --loss is the same\n"
 	"  --duplicate P, --reorder P, --delay P, --corrupt P\n"
 	"                     shares of frames that arrive twice, after others of the next\n"

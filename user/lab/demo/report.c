@@ -125,7 +125,7 @@ static void print_head(const struct demo *d)
 	       name_of(clz_names, d->job.clz));
 	if (o->colocated)
 		printf("each worker's host is an aggregator too, and no other machine is at their switch\n");
-	printf("%u values a frame, window %u, %s, %s XDP on veth, Linux %s", d->job.elements, d->job.window,
+	printf("%u values per frame, window %u, %s, %s XDP on veth, Linux %s", d->job.elements, d->job.window,
 	       name_of(fanout_names, d->job.fanout), name_of(xdp_mode_names, o->xdp), kernel());
 	if (o->steering.cpus)
 		printf(", slots on CPUs %s", cpus_text(o->steering.cpu, o->steering.cpus, cpus));
