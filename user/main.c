@@ -29,7 +29,7 @@ static const char config_more[] =
 	"  [interface DEV]    for each interface to load: mode\n"
 	"  [job N]            for each job: the options of job add\n"
 	"  [manager]          at most once, for fpisa serve\n"
-	"  [key NAME]         for each key with limits of its own, for fpisa serve\n"
+	"  [key NAME]         for each key with separate limits, for fpisa serve\n"
 	"A line is KEY = VALUE. An option without an argument takes yes or no. # begins a comment. The whole file is\n"
 	"checked first: all of it is applied, or nothing. config check warns if the file names something that is missing.\n";
 
@@ -60,17 +60,17 @@ static const struct verb verbs[] = {
 	 .options = job_add_help},
 	{"job list", verb_job_list, "[--json]", "list the jobs", NULL},
 	{"job show", verb_job_show, "JOB [--json]", "show a job's parameters and members",
-	 "\"last heard\" is the time since the last frame of a rank that passed all checks, to some ms. In JSON it is\n"
-	 "silent_s; null means never. A killed worker stays joined and is silent, as is a worker between its calls.\n"},
+	 "\"last heard\" is the time since the last frame of a rank that passed all checks, to some ms. In JSON this time is\n"
+	 "silent_s, and null means never. A killed worker stays joined and is silent, as is a worker between its calls.\n"},
 	{"job del", verb_job_del, "JOB [--json]", "remove a job", NULL},
 	{"job shrink", verb_job_shrink, "JOB RANK... [--json]", "continue without some ranks",
-	 "Rounds no longer wait for these ranks. What they contributed to open rounds stays in the sums. The results of the\n"
+	 "Rounds no longer wait for these ranks. Their contributions to open rounds stay in the sums. The results of the\n"
 	 "other ranks have the flag FEWER_RANKS, or their calls fail if a sum must have all ranks. The verb refuses a job\n"
 	 "that the manager created for a group.\n"},
 	{"config check", verb_config_check, "[FILE] [--json]",
 	 "print every error of a configuration file, with its line", config_more},
 	{"config apply", verb_config_apply, "[FILE] [--json]",
-	 "load and create what a configuration file names and does not exist", config_more},
+	 "load and create the missing objects of a configuration file", config_more},
 	{"serve", verb_serve, "[--manager HOST[:PORT]] [--address ADDR] [--rate RATE] [--colocated DEV] [FILE]",
 	 "run the manager, which creates jobs for groups of workers on request",
 	 "  FILE               default " CONFIG_FILE "; its section [manager] sets the limits\n"
@@ -79,9 +79,9 @@ static const struct verb verbs[] = {
 	 "  --address ADDR     address of this host that workers send to; default the one that reaches\n"
 	 "                     the manager\n"
 	 "  --rate RATE        rate of this host's link, such as 10G; default the interface's\n"
-	 "  --colocated DEV    this host also has workers: first load the datapath on DEV and on lo, in\n"
+	 "  --colocated DEV    for a host with workers: first load the datapath on DEV and on lo, in\n"
 	 "                     generic mode; if --manager names this host, be the manager\n"
-	 "The manager runs until SIGTERM or SIGINT. Groups survive it: a manager that starts again continues with them. At\n"
+	 "The manager runs until SIGTERM or SIGINT. Groups continue, and a manager that starts again serves them. At\n"
 	 "SIGHUP it reads FILE and the keys again, except listen, port and user. If the file has an error, nothing changes.\n"
 	 "Connected ranks stay, even if their key is gone. Creating jobs needs the capabilities of job add; the process that\n"
 	 "talks to the network does not have these capabilities.\n"},
@@ -90,7 +90,7 @@ static const struct verb verbs[] = {
 	 "one name are valid at once, so give workers the new key before you remove the old one.\n"},
 	{"group list", verb_group_list, "[--json]", "list the groups of fpisa serve",
 	 "The list includes groups that still gather, with the ranks that are present and, after a second, the ranks that\n"
-	 "they wait for. In JSON, a group that gathers has a \"missing\" that is not empty.\n"},
+	 "they wait for. In JSON, a group that gathers has a nonempty \"missing\".\n"},
 	{"group show", verb_group_show, "NAME [--json]", "show a group's ranks and jobs",
 	 "The JSON is an array, because groups of several keys may share a name. \"members\" lists addresses; null stands for a\n"
 	 "rank that has not joined.\n"},
@@ -103,16 +103,16 @@ static const struct verb verbs[] = {
 	 "                     replaced atomically, and with --watch repeatedly. node_exporter\n"
 	 "                     scrapes a file *.prom in the directory of its option\n"
 	 "                     --collector.textfile.directory\n"
-	 "The table omits drop reasons that are zero. The JSON has them all. A job number's counters begin again when it is\n"
+	 "The table omits drop reasons that are zero. The JSON contains them. A job number's counters begin again when it is\n"
 	 "given to a new job, so without JOB the table adds up the latest job of each number, and frames of no job.\n"},
 	{"histogram", verb_histogram, "JOB [--json]", "show the magnitudes that the adds of a job discarded",
 	 "The job needs the option --histogram. For each binary exponent x, the verb prints how many adds of an element\n"
 	 "discarded a magnitude in [2^x, 2^(x+1)).\n"},
 	{"slots", verb_slots, "[JOB] [--json]", "show rounds under way, and the ranks that they wait for",
 	 "After the missing ranks, the verb prints the rank that has been silent the longest since its last frame that\n"
-	 "passed all checks. In JSON, silent_s has the time for each missing rank; null means never heard from.\n"},
+	 "passed all checks. In JSON, silent_s is this time for each missing rank; null means never heard.\n"},
 	{"doctor", verb_doctor, "[DEV...] [--worker ADDR] [--config FILE] [--rate RATE] [--json]",
-	 "find what is wrong on this machine, and what fixes it", doctor_more},
+	 "find the faults of this machine, and the commands that fix them", doctor_more},
 	{"plan", verb_plan,
 	 "--workers N --rate R [--aggregators K] [--aggregator-rate R] [--colocated] [--bytes N] [--json]",
 	 "compute the shares of several aggregators, and the time of a sum",

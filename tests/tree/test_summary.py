@@ -66,8 +66,8 @@ def test_by_topology():
         ("N = 8", "1.60", "met", "N = 8, 20 Mbit/s, 1 MB"), ("N = 8", "1.59", "missed", "N = 8, 20 Mbit/s, 4 MB"),
         ("N = 8", "1.25", "met", "N = 8, 20 Mbit/s, 1 MB"), ("N = 8", "0.95", "met", "N = 8, 20 Mbit/s, 1 MB, MTU 1500"),
         ("N = 8", "1.99", "missed", "N = 8, 20 Mbit/s, 64 KB"),
-        ("1 MB with a queue of 128 KB : of 1 MB", "1.11", "missed", "N = 8, 20 Mbit/s, 1 MB, queue 128 KB, dedicated-8"),
-        ("1 MB with 1% loss : without", "1.30", "met", "N = 8, 20 Mbit/s, 1 MB, loss 1%, dedicated-8"),
+        ("time of 1 MB with a queue of 128 KB : with 1 MB", "1.11", "missed", "N = 8, 20 Mbit/s, 1 MB, queue 128 KB, dedicated-8"),
+        ("time of 1 MB with 1% loss : without", "1.30", "met", "N = 8, 20 Mbit/s, 1 MB, loss 1%, dedicated-8"),
         ("share of BytePS's bound", "1.00", "met", "N = 8, 20 Mbit/s, 1 MB, dedicated-8"),
         ("share of BytePS's bound", "3.00", "met", "N = 8, 20 Mbit/s, 1 MB, MTU 1500, colocated"),
         ("share of BytePS's bound", "0.94", "missed", "N = 8, 20 Mbit/s, 1 MB, everywhere-4")]

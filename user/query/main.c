@@ -81,7 +81,7 @@ static const struct verb verbs[] = {
 	 "  --worker-port N    UDP port of the workers in that query; default 18000\n"
 	 "  --timeout S        fail after S seconds without progress; default 10\n"
 	 "  --debug-faults F   faults in the frames of all members, as for job add\n"
-	 "The answer is CSV on stdout. stderr says where the rows went: sent = pruned + absorbed + received. An answer that\n"
+	 "The answer is CSV on stdout. stderr shows where the rows went: sent = pruned + absorbed + received. An answer that\n"
 	 "is not exact and complete is an error.\n",
 	 .unpinned = true},
 	{"query demo", verb_query_demo, "[--rows N] [--workers 2|4] [--loss P] [OPTION...] [--json]",

@@ -44,8 +44,8 @@ const char analyze_help[] =
 	"  max/min            ratio of the workers' magnitudes of one element, if none is zero\n"
 	"The sources of an error are right shifts (rounding), overwrites, saturation (left shift: no register "
 	"saturates\n"
-	"without one) and the last rounding (read-out). If an element has an infinity or a NaN among its values, it "
-	"has no\n"
+	"without one) and the last rounding (read-out). An element with an infinity or a NaN among its values does "
+	"not have an\n"
 	"error if the result is that of the exact sum. Otherwise it counts as one that left or entered the range, as "
 	"does\n"
 	"an overflow.\n";
