@@ -25,6 +25,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "fpisa/query/order.h"
 #include "query/datapath/queries.h"
 #include "query/soft/query.h"
 #include "prog/query/queries.h"
@@ -51,6 +52,9 @@ static const struct query_case {
 } cases[] = {
 	{"topn", FPISA_QUERY_TOPN, 0, 250, 1000000, RANDOM},
 	{"topn", FPISA_QUERY_TOPN, 0, 250, 1000000, ASCENDING},
+	{"topn", FPISA_QUERY_TOPN, 0, 250, 1000000, RANDOM, .form = FPISA_FORM_DOUBLE},
+	{"topn", FPISA_QUERY_TOPN, 0, 250, 1000000, RANDOM, .form = FPISA_FORM_INT64},
+	{"topn", FPISA_QUERY_TOPN, 0, 250, 1000000, RANDOM, .form = FPISA_FORM_INT128},
 	{"table", FPISA_QUERY_TABLE, 0, 521, 521, RANDOM},
 	{"table", FPISA_QUERY_TABLE, 0, 521, 521, RANDOM, TOKEN},
 	{"table", FPISA_QUERY_TABLE, 0, 521, 521, RANDOM, .form = FPISA_FORM_DOUBLE},
@@ -207,7 +211,7 @@ static double fill_filter(struct in_c *c, const struct query_case *k)
 static void make_frame(struct frame *f, const struct query_case *k, uint32_t n, const struct row *row)
 {
 	static uint8_t packed[ROWS * 32];
-	const uint32_t bytes = q.config.row_bytes, one = 1;
+	const uint32_t bytes = q.config.row_bytes, wide = bytes - 16;
 
 	if (!k->form) {
 		query_rows(f, &q, 0, n, in_frame, row, false);
@@ -217,11 +221,17 @@ static void make_frame(struct frame *f, const struct query_case *k, uint32_t n, 
 	for (uint32_t i = 0; i < in_frame; i++) {
 		const double value = (double)row[i].value;
 		const int64_t whole = (int64_t)(value * 0x1p24);
+		struct fpisa_row r = {.wide = {(uint64_t)whole}, .count = 1};
 		uint8_t *to = packed + i * bytes;
 
+		if (k->form == FPISA_FORM_DOUBLE)
+			memcpy(r.wide, &value, sizeof(value));
 		memcpy(to, &row[i].key, sizeof(row[i].key));
-		memcpy(to + 8, k->form == FPISA_FORM_DOUBLE ? (const void *)&value : &whole, 8);
-		memcpy(to + bytes - 8, &one, sizeof(one));
+		memcpy(to + 8, r.wide, wide);
+		memcpy(to + 8 + wide, &r.count, sizeof(r.count));
+		if (k->kind == FPISA_QUERY_TOPN)
+			r.value = fpisa_short_place(&r, k->form);
+		memcpy(to + 12 + wide, &r.value, sizeof(r.value));
 	}
 	query_rows(f, &q, 0, n, in_frame, packed, false);
 }

@@ -80,7 +80,7 @@ struct fpisa_query_options {
 	/* key file, whose last key is used; NULL: the file named by FPISA_KEY, unless `key` is set */
 	const char *key_file;
 	const char *table;
-	/* numeric column to aggregate, or column of reals to order by; NULL: groups are only counted */
+	/* numeric column to aggregate or to order by; NULL: groups are only counted */
 	const char *value;
 	const char *by;	      /* columns to group by, "a,b"; NULL: no groups */
 	const char *columns;  /* columns of the answer's rows, "a,b"; NULL: all. Not with `by` */

@@ -55,7 +55,7 @@ GLOBAL_FN __u64 scan_block(struct xdp_md *ctx, __u32 block, __u64 floor)
 	p += block * FPISA_BLOCK * q->row_bytes;
 	if (p + FPISA_BLOCK * q->row_bytes > (void *)(long)ctx->data_end)
 		return 0;
-	p += q->key_bytes;
+	p += fpisa_topn_at(q);
 	FPISA_UNROLLED
 	for (int i = 0; i < FPISA_BLOCK; i++) {
 		__u64 less = fpisa_topn_key(q, *(__u32 *)p) - floor;
@@ -69,12 +69,17 @@ GLOBAL_FN __u64 scan_block(struct xdp_md *ctx, __u32 block, __u64 floor)
 	return below ^ 0xffffffff;
 }
 
+static __always_inline __u32 key_of(const struct fpisa_query_config *q, const void *row)
+{
+	return fpisa_topn_key(q, *(const __u32 *)(row + fpisa_topn_at(q)));
+}
+
 GLOBAL_FN int scan_row(struct xdp_md *ctx, __u32 i, __u64 floor)
 {
 	const struct fpisa_query_config *q = config();
 	void *row = row_at(ctx, q, i);
 
-	return row && fpisa_topn_key(q, *(__u32 *)(row + q->key_bytes)) >= floor;
+	return row && key_of(q, row) >= floor;
 }
 
 /*
@@ -122,7 +127,7 @@ GLOBAL_FN int count_row(struct xdp_md *ctx, __u32 i, __u32 counts)
 
 	if (!row || !s)
 		return 1;
-	key = fpisa_topn_key(q, *(__u32 *)(row + q->key_bytes));
+	key = key_of(q, row);
 	if (q->flags & FPISA_QUERY_FILTER &&
 	    ask_row(ctx, i, 1, s->epoch, fpisa_filter_state(s->filter, s->epoch)) != FPISA_FILTER_YES)
 		counts = 0;

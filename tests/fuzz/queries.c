@@ -28,6 +28,12 @@ struct target target[] = {
 	{"topn, ties, of a join",
 	 FPISA_QUERY_TOPN,
 	 {.key_bytes = 8, .limit = 100, BITMAP(FPISA_QUERY_TIES | FPISA_QUERY_ASCENDING)}},
+	{"topn of doubles, ascending",
+	 FPISA_QUERY_TOPN,
+	 {.key_bytes = 8, .limit = 10, .form = FPISA_FORM_DOUBLE, .flags = FPISA_QUERY_ASCENDING}},
+	{"topn of int128s, of a join",
+	 FPISA_QUERY_TOPN,
+	 {.key_bytes = 16, .limit = 100, .form = FPISA_FORM_INT128, BITMAP(0)}},
 	{"table", FPISA_QUERY_TABLE, {.key_bytes = 4, .limit = 40}},
 	{"table of a join", FPISA_QUERY_TABLE, {.key_bytes = 32, .limit = 200, BLOOM(8)}},
 	{"table of doubles", FPISA_QUERY_TABLE, {.key_bytes = 8, .limit = 200, .form = FPISA_FORM_DOUBLE}},
@@ -45,6 +51,14 @@ static struct vectors_rng rng;
 
 /* -- valid frames ------------------------------------------------------------------ */
 
+/* Return a short place, which need not be the value's. Some are equal, and some stand for one integer each. */
+static uint32_t short_place(uint64_t bits)
+{
+	return bits & 8	 ? 0x80000000u + (uint32_t)(bits >> 32) % 40 :
+	       bits & 16 ? (uint32_t)bits | 0xff000000 :
+			   (uint32_t)bits;
+}
+
 /*
  * Pack a row whose value has 8 or 16 bytes. The value has random bits, but most doubles are a multiple of 1 or of
  * 2^100.
@@ -57,7 +71,7 @@ static uint8_t *pack_wide(uint8_t *to, const struct fpisa_query_config *c, const
 
 	if (c->form == FPISA_FORM_DOUBLE && vectors_below(&rng, 4))
 		memcpy(&word[0], &value, sizeof(value));
-	word[1 + wide] = count;
+	word[1 + wide] = count | (uint64_t)short_place(word[0]) << 32;
 	memcpy(to, key, c->key_bytes);
 	memcpy(to + c->key_bytes, word, c->row_bytes - c->key_bytes);
 	return to + c->row_bytes;

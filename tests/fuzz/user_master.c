@@ -192,10 +192,19 @@ static const char *any_value(const struct fpisa_column *c)
 		[FPISA_COLUMN_INT64] = {"5", "9223372036854775807", "-1", "0"},
 		[FPISA_COLUMN_TEXT] = {"", "x", "a, b", "longer than a key of 32 bytes may be"},
 		[FPISA_COLUMN_DATE] = {"1998-12-31", "0001-01-01", "2024-02-29", "9999-12-31"},
+		[FPISA_COLUMN_DECIMAL] = {"0", "-99999999999999999999999999999999999.999", "1.5", "+.001"},
 	};
 	uint8_t which = input_byte(&in);
 
 	return which & 0x80 && !c->not_null ? NULL : texts[c->type][which & 3];
+}
+
+/* Return column `i` of the answer. The column of the value has the value's type. */
+static const struct fpisa_column *column_at(unsigned int i)
+{
+	const unsigned int at = keys ? by_columns[by][i] : list_columns[list][i];
+
+	return !keys && !at ? &values[value] : &table[at];
 }
 
 static size_t records(uint8_t *to, size_t rows)
@@ -204,7 +213,7 @@ static size_t records(uint8_t *to, size_t rows)
 
 	for (size_t r = 0; r < rows; r++)
 		for (unsigned int i = 0; i < columns; i++)
-			n += put_text(to + n, any_value(&table[list_columns[list][i]]));
+			n += put_text(to + n, any_value(column_at(i)));
 	return n;
 }
 
@@ -221,7 +230,7 @@ static size_t ready(uint8_t *to)
 
 	memcpy(to, &r, sizeof(r));
 	for (unsigned int i = 0; i < keys + columns; i++, n += sizeof(table[0]))
-		memcpy(to + n, &table[keys ? by_columns[by][i] : list_columns[list][i]], sizeof(table[0]));
+		memcpy(to + n, column_at(i), sizeof(table[0]));
 	return n;
 }
 
@@ -534,7 +543,7 @@ static void choose(uint8_t question, uint8_t more)
 	grouped = q->kind == FPISA_QUERY_TABLE;
 	list = more & 7;
 	by = (more & 7) % 5;
-	value = grouped ? (question >> 4 & 1) | (more >> 2 & 2) : 0;
+	value = grouped ? (question >> 4 & 1) | (more >> 2 & 2) : q->kind == FPISA_QUERY_TOPN ? more >> 6 : 0;
 	columns = grouped ? 0 : list_n[list];
 	keys = grouped ? by_n[by] : 0;
 	o->pruning = q->kind == FPISA_QUERY_SCAN		 ? FPISA_PRUNING_NONE :

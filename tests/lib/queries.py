@@ -26,7 +26,7 @@ def real(x):
 
 def place(x):
     """Return the sort key in SQL's order: NaN last, -0 as 0."""
-    return (1, 0) if math.isnan(x) else (0, x + 0.0)
+    return (1, 0) if isinstance(x, float) and math.isnan(x) else (0, x + 0)
 
 
 def rounded(exact, digits, least):
@@ -56,6 +56,23 @@ def exact_sum(values):
     return one, float(rounded(total / len(finite), 53, -1074))
 
 
+def double_of(exact):
+    """Return the double next to the rational, or an infinity beyond the range."""
+    if abs(exact) >= 2 ** 1024 - 2 ** 970:
+        return math.inf if exact > 0 else -math.inf
+    return float(rounded(exact, 53, -1074))
+
+
+def double_sum(values):
+    """Return (sum, average) of doubles, as exact_sum() does of reals."""
+    special = [v for v in values if not math.isfinite(v)]
+    if special:
+        odd = any(map(math.isnan, special)) or len(set(special)) > 1
+        return (math.nan,) * 2 if odd else (special[0],) * 2
+    total = sum(map(fractions.Fraction, values), fractions.Fraction(0))
+    return double_of(total), double_of(total / len(values))
+
+
 def groups_of(rows, sum_of=exact_sum):
     """Return {key: (count, sum, min, max, avg)} of (key, value) rows. The value None is NULL. sum_of() returns sum and average."""
     found = {}
@@ -68,7 +85,7 @@ def groups_of(rows, sum_of=exact_sum):
             out[key] = (0, None, None, None, None)
             continue
         total, average = sum_of(there)
-        out[key] = (len(there), total, min(there, key=place) + 0.0, max(there, key=place) + 0.0, average)
+        out[key] = (len(there), total, min(there, key=place) + 0, max(there, key=place) + 0, average)
     return out
 
 
@@ -81,6 +98,21 @@ def same(a, b):
 
 def number(x, double=False):
     return None if x is None else float(x) if double or not math.isfinite(float(x)) else real(float(x))
+
+
+class Kind:
+    """A kind of values: a column's type, the form of the queries that take it, how to read a value of an answer, and (sum, average)."""
+
+    def __init__(self, column, form, read, sum_of):
+        self.column, self.form, self.read, self.sum_of = column, form, read, sum_of
+
+    def average(self, text):
+        return None if self is INTEGER else number(text, double=True)
+
+
+REAL = Kind("real", "real", number, exact_sum)
+DOUBLE = Kind("double", "double", lambda x: number(x, double=True), double_sum)
+INTEGER = Kind("decimal(38)", "int128", lambda x: x, lambda values: (sum(values), None))
 
 
 def last_key(file):
@@ -199,17 +231,17 @@ class Queries:
         assert status == 1, err
         return err
 
-    def check_groups(self, all_rows, *options, **where):
+    def check_groups(self, all_rows, *options, kind=REAL, **where):
         """Check that the groups of v by k have exact sums. Return the counts."""
         rows, counts = self.run("--by", "k", "--value", "v", *options, **where)
-        want = groups_of(all_rows)
+        want = groups_of(all_rows, kind.sum_of)
         assert len(rows) == len({r[0] for r in rows}) and {r[0] for r in rows} == set(want)
         for key, count, *aggregates in rows:
-            got = (count, *map(number, aggregates[:3]), number(aggregates[3], double=True))
+            got = (count, *map(kind.read, aggregates[:3]), kind.average(aggregates[3]))
             assert all(map(same, got, want[key])), (key, got, want[key])
         return counts
 
-    def check_top(self, all_rows, limit, *options, **where):
+    def check_top(self, all_rows, limit, *options, kind=REAL, **where):
         """Check the first rows in the order of v. The values must equal those of a sort, and the table must contain each row as often as
         the answer does. Return the counts."""
         rows, counts = self.run("--value", "v", "--limit", limit, *options, **where)
@@ -217,13 +249,13 @@ class Queries:
         there = sorted((v for _, v in all_rows if v is not None), key=place, reverse=not up)
         nulls = [None] * (len(all_rows) - len(there))
         want = (nulls + there if "--nulls-first" in options else there + nulls)[:limit]
-        got = [number(r[1]) for r in rows]
+        got = [kind.read(r[1]) for r in rows]
         assert len(got) == len(want) and all(map(same, got, want)), (got[:5], want[:5])
         left = {}
         for row in all_rows:
             left[repr(row)] = left.get(repr(row), 0) + 1
         for k, v in rows:
-            row = repr((k, number(v)))
+            row = repr((k, kind.read(v)))
             assert left.get(row, 0) > 0, row
             left[row] -= 1
         return counts

@@ -24,8 +24,8 @@ static const struct verb verbs[] = {
 	 "                     1/4 byte each; bloom: number of keys, at most 16777216, 4 bytes each\n"
 	 "  --filter-bytes B   size of the join key, the first 4, 8, 16 or 32 bytes of a row's key;\n"
 	 "                     default the whole key\n"
-	 "  --values F         table: real (default), double, int64 (int32, int64, and decimals of up to\n"
-	 "                     18 digits) or int128 (all of these, and decimals of up to 38)\n",
+	 "  --values F         table, topn: real (default), double, int64 (int32, int64, and decimals of\n"
+	 "                     up to 18 digits) or int128 (all of these, and decimals of up to 38)\n",
 	 query_add_help},
 	{"query list", verb_query_list, "[--json]", "list the queries", NULL},
 	{"query show", verb_query_show, "QUERY [--json]", "show a query's parameters, members, state and rows", NULL},
@@ -58,7 +58,7 @@ static const struct verb verbs[] = {
 	 "ask workers for the first rows, for sums by key, or for all rows",
 	 "  --workers LIST     addresses ADDR[:PORT],... of fpisa query worker; default port 18001\n"
 	 "  --key FILE         key file, whose last key is used; default $FPISA_KEY\n"
-	 "  --value COLUMN     column to aggregate, of a numeric type, or to order by, of type real\n"
+	 "  --value COLUMN     column to aggregate or to order by, of a numeric type\n"
 	 "  --limit N          return the first N rows by --value, the greatest first\n"
 	 "  --ascending        order the least first\n"
 	 "  --nulls-first      order rows without a value first, not last\n"

@@ -71,8 +71,8 @@ static const char *unfit_filter(const struct fdw_query *q, const struct fdw_shap
 	return NULL;
 }
 
-/* Return whether the query can add values of one of these forms. */
-static bool adds(const struct fdw_query *q, const char *forms)
+/* Return whether the query takes values of one of these forms. */
+static bool takes(const struct fdw_query *q, const char *forms)
 {
 	size_t n = strlen(q->values);
 
@@ -93,7 +93,7 @@ static const char *unfit(const struct fdw_query *q, const struct fdw_shape *s)
 		return q->ascending ? "ascending" : "not ascending";
 	if (s->kind == FDW_TOPN && q->key_bytes < 8)
 		return "for keys of 4 bytes";
-	if (s->kind == FDW_TABLE && !adds(q, s->values))
+	if (!takes(q, s->values))
 		return psprintf("for %s values", q->values);
 	if (s->kind == FDW_TABLE && q->key_bytes < s->key_bytes)
 		return psprintf("for keys of %u bytes, but these keys take %u", q->key_bytes, s->key_bytes);

@@ -190,6 +190,9 @@ void fdw_find_join(const PlannerInfo *root, const struct fdw_rel *r, struct fdw_
 
 void fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *in, RelOptInfo *out, void *extra);
 
+/* Return the forms of values of queries that take the column's type, or NULL if there are none. */
+const char *fdw_forms_of(const Var *v);
+
 /* -- choice.c ----------------------------------------------------------------------- */
 
 /* The chosen pruning, and the query at the aggregator that does it. */

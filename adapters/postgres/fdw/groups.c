@@ -163,8 +163,7 @@ static int output_of(const Aggref *a)
 	return is_ours(a->aggfnoid, "fpisa_sum") ? FDW_SUM : is_ours(a->aggfnoid, "fpisa_avg") ? FDW_AVG : 0;
 }
 
-/* Return the forms of values of queries that can add this type, or NULL if there are none. */
-static const char *forms_of(const Var *v)
+const char *fdw_forms_of(const Var *v)
 {
 	int precision;
 
@@ -187,7 +186,7 @@ static const char *forms_of(const Var *v)
 /* Use the column of an aggregate as the value. All aggregates except counts must have the same column. */
 static bool take_value(struct groups *g, const Var *v)
 {
-	const char *values = forms_of(v);
+	const char *values = fdw_forms_of(v);
 
 	if (!values)
 		return refuse(g, psprintf("column \"%s\" is of type %s; values must be real, double precision, "

@@ -140,9 +140,9 @@ static void check_query(const struct fdw_query *q, const char *whole)
 		bad_value("queries", whole, "Give the limit that \"fpisa query add\" was given.");
 	if (q->key_bytes & (q->key_bytes - 1) || q->filter_bytes & (q->filter_bytes - 1))
 		bad_value("queries", whole, "Keys must have 4, 8, 16 or 32 bytes.");
-	if (strcmp(q->values, "real") && (q->kind != FDW_TABLE || q->key_bytes < 8))
+	if (strcmp(q->values, "real") && (q->kind == FDW_JOIN || q->key_bytes < 8))
 		bad_value("queries", whole,
-			  "Values other than real require a query of kind table with key-bytes 8 or more.");
+			  "Values other than real require a query of kind table or topn with key-bytes 8 or more.");
 	if (q->filter_bytes && !q->filter)
 		bad_value("queries", whole, "filter-bytes requires a filter.");
 	if (q->filter_bytes > q->key_bytes)

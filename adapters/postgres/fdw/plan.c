@@ -127,8 +127,8 @@ static const char *first_rows(PlannerInfo *root, const RelOptInfo *rel, const st
 {
 	const Query *q = root->parse;
 	const SortGroupClause *by;
-	const TypeCacheEntry *real = lookup_type_cache(FLOAT4OID, TYPECACHE_LT_OPR | TYPECACHE_GT_OPR);
-	const char *why;
+	const TypeCacheEntry *type;
+	const char *why, *values;
 	const Var *v;
 
 	if (!q->sortClause || !q->limitCount || (IsA(q->limitCount, Const) && ((Const *)q->limitCount)->constisnull))
@@ -144,16 +144,19 @@ static const char *first_rows(PlannerInfo *root, const RelOptInfo *rel, const st
 		return "ORDER BY has several columns";
 	by = linitial_node(SortGroupClause, q->sortClause);
 	v = (const Var *)get_sortgroupclause_tle((SortGroupClause *)by, q->targetList)->expr;
-	if (!IsA(v, Var) || v->varno != (int)rel->relid || v->varattno <= 0 || v->vartype != FLOAT4OID)
-		return "ORDER BY is not by a column of type real";
-	if (by->sortop != real->lt_opr && by->sortop != real->gt_opr)
+	values = IsA(v, Var) && v->varno == (int)rel->relid && v->varattno > 0 ? fdw_forms_of(v) : NULL;
+	if (!values)
+		return "ORDER BY is not by a column of type real, double precision, integer, bigint or numeric(p,s)";
+	type = lookup_type_cache(v->vartype, TYPECACHE_LT_OPR | TYPECACHE_GT_OPR);
+	if (by->sortop != type->lt_opr && by->sortop != type->gt_opr)
 		return "ORDER BY uses an operator other than < or >";
 	s->limit = rows_wanted(q);
 	if (!s->limit)
 		return psprintf("LIMIT and OFFSET are not constants of at most %d rows together", FDW_LIMIT_MOST);
 	s->kind = FDW_TOPN;
 	s->value = v->varattno;
-	s->ascending = by->sortop == real->lt_opr;
+	s->values = values;
+	s->ascending = by->sortop == type->lt_opr;
 	s->nulls_first = by->nulls_first;
 	return NULL;
 }
@@ -163,9 +166,9 @@ static const char *first_rows(PlannerInfo *root, const RelOptInfo *rel, const st
  * rows arrive. Any worker may also send as many NULLs. The length of the texts is only a guess here, and is counted
  * when the rows arrive.
  */
-#define ROW_BYTES 48
+#define ROW_BYTES 80
 #define NULL_BYTES 8
-#define SPARE_BYTES 16384
+#define SPARE_BYTES 32768
 
 static void count_first_rows(const RelOptInfo *rel, struct fdw_rel *r)
 {

@@ -87,6 +87,14 @@ void fdw_check_types(const struct fdw_scan *s)
 	foreach(cell, s->shape.by) check_type(s, (AttrNumber)lfirst_int(cell), c, i++);
 	if (s->shape.kind == FDW_TABLE && s->shape.value)
 		check_type(s, s->shape.value, c, i + LEAST);
+	/* Otherwise the workers could order the rows differently. */
+	if (s->shape.kind == FDW_TOPN)
+		foreach(cell, s->shape.outputs)
+		{
+			if (lfirst_int(cell) == s->shape.value)
+				check_type(s, s->shape.value, c, i);
+			i++;
+		}
 }
 
 void fdw_prepare_columns(ForeignScanState *node, struct fdw_scan *s)

@@ -27,8 +27,8 @@ enum fpisa_query_rule {
 	FPISA_QUERY_RULE_BLOOM,
 	FPISA_QUERY_RULE_FILTER_SIZE,
 	FPISA_QUERY_RULE_FORM,	   /* values are reals, doubles or integers */
-	FPISA_QUERY_RULE_WIDE,	   /* only a table can have values that are not reals */
-	FPISA_QUERY_RULE_WIDE_KEY, /* a table with such values has keys of 8 bytes or more */
+	FPISA_QUERY_RULE_WIDE,	   /* a join cannot have values that are not reals */
+	FPISA_QUERY_RULE_WIDE_KEY, /* a query with such values has keys of 8 bytes or more */
 };
 
 static __always_inline __u32 fpisa_most_limit(__u32 kind)
@@ -75,7 +75,7 @@ static __always_inline enum fpisa_query_rule fpisa_query_broken(__u32 kind, cons
 		return FPISA_QUERY_RULE_ORDER;
 	if (!fpisa_form_valid(form))
 		return FPISA_QUERY_RULE_FORM;
-	if (fpisa_form_is_wide(form) && kind != FPISA_QUERY_TABLE)
+	if (fpisa_form_is_wide(form) && kind == FPISA_QUERY_JOIN)
 		return FPISA_QUERY_RULE_WIDE;
 	if (fpisa_form_is_wide(form) && q->key_bytes < 8)
 		return FPISA_QUERY_RULE_WIDE_KEY;

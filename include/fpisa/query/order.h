@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The order of FP32 and FP64 values in queries, as unsigned integers. This is the order of SQL, where -0 equals +0, and
- * NaNs equal each other and are greater than all other values.
+ * The order of values in queries, as unsigned integers. This is the order of SQL, where -0 equals +0, and NaNs equal each
+ * other and are greater than all other values.
  */
 #ifndef FPISA_QUERY_ORDER_H
 #define FPISA_QUERY_ORDER_H
 
-#include "../base.h"
+#include "query.h"
 
 #define FPISA_ORDER_NAN 0xffffffffu
 #define FPISA_ORDER_ZERO 0x80000000u
@@ -66,6 +66,45 @@ static __always_inline __u64 fpisa_order_value64(__u64 key)
 	if (key == FPISA_ORDER64_NAN)
 		return 0x7ff8ull << 48;
 	return key & FPISA_ORDER64_ZERO ? key ^ FPISA_ORDER64_ZERO : ~key;
+}
+
+/* -- short places --------------------------------------------------------------- */
+
+/*
+ * The short place of a value has 32 bits, and rises with the value. Different values of 8 bytes or more may have equal
+ * short places. Integers from -2^25 to 2^25 - 1 have short places of their own.
+ */
+#define FPISA_SHORT_BITS 25
+
+/* Return the short place of a 128-bit integer. Of its magnitude, keep the length and the upper FPISA_SHORT_BITS bits. */
+static __always_inline __u32 fpisa_short_integer(const __u64 wide[2])
+{
+	__u64 sign = 0 - (wide[1] >> 63), high = wide[1] ^ sign, low = wide[0] ^ sign;
+	__u32 bits = high ? 128 - (__u32)__builtin_clzll(high) : 64 - (__u32)__builtin_clzll(low | 1), shift;
+
+	shift = bits > FPISA_SHORT_BITS ? bits - FPISA_SHORT_BITS : 0;
+	if (shift >= 64)
+		low = high >> (shift - 64);
+	else if (shift)
+		low = low >> shift | high << (64 - shift);
+	return (FPISA_ORDER_ZERO + (shift << (FPISA_SHORT_BITS - 1)) + (__u32)low) ^ (__u32)sign;
+}
+
+/* Return the short place of the row's value. For a real, this is its place. */
+static __always_inline __u32 fpisa_short_place(const struct fpisa_row *r, __u32 form)
+{
+	if (fpisa_form_is_integer(form))
+		return fpisa_short_integer(r->wide);
+	return form == FPISA_FORM_DOUBLE ? (__u32)(fpisa_order_key64(r->wide[0]) >> 32) : fpisa_order_key(r->value);
+}
+
+/* Return whether only one value has this short place, or a short place that is its complement. */
+static __always_inline int fpisa_short_is_exact(__u32 form, __u32 place)
+{
+	if (!fpisa_form_is_wide(form))
+		return 1;
+	return fpisa_form_is_integer(form) &&
+	       place - (FPISA_ORDER_ZERO - (1u << FPISA_SHORT_BITS)) < 2u << FPISA_SHORT_BITS;
 }
 
 #endif

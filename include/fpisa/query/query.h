@@ -67,8 +67,7 @@ struct fpisa_query_config {
 /* -- rows -------------------------------------------------------------------- */
 
 /*
- * Type of the values of a query, in `format` of its frames and its WELCOME. Only a table can have values that are not
- * reals.
+ * Type of the values of a query, in `format` of its frames and its WELCOME. The values of a join are reals.
  */
 enum fpisa_value_form {
 	FPISA_FORM_REAL = FPISA_FORMAT_FP32,   /* 4 bytes */
@@ -79,11 +78,12 @@ enum fpisa_value_form {
 
 /*
  * A row. In a frame, a row consists of the key, the value, and for keys of 8 bytes or more a word with the number of
- * database rows for which the row stands. After this word, a row with a value of 8 bytes or more has 4 bytes of zeros.
+ * database rows for which the row stands. After this word, a row with a value of 8 bytes or more has another word: in
+ * topn the value's short place (order.h), else 0.
  */
 struct fpisa_row {
 	__u64 key[FPISA_KEY_WORDS]; /* the bytes after the key are zero */
-	__u32 value;		    /* the value, if values are reals */
+	__u32 value;		    /* the value, if values are reals; for topn of other values, the short place */
 	__u32 count;		    /* number of database rows, and FPISA_ROW_* */
 	/* the value, if values are doubles or integers of up to 128 bits; the low half comes first */
 	__u64 wide[2];

@@ -14,6 +14,10 @@
  * A row equal to T may be pruned from the frame that is counted, because it is not among those rows. A row equal to T
  * is never pruned from another copy, because the row may be among those rows.
  *
+ * Keys have 32 bits. The key of a value of 8 bytes or more is made from its short place (order.h), which the worker
+ * writes into the row. If other values may have the same short place as T, rows equal to T always pass, because they may
+ * be greater than the rows that determine T.
+ *
  * With a filter (filter.h) a row is counted only if its key is certain to be in the join. Otherwise rows that are not
  * in the answer could determine T.
  *
@@ -32,18 +36,30 @@
 
 _Static_assert(1 << (FPISA_HEAP_DEPTH - 1) == FPISA_MAX_LIMIT_TOPN, "the deepest heap");
 
-/* Return the place of a row's value in the order of the query. Rows with the largest keys come first. */
-static __always_inline __u32 fpisa_topn_key(const struct fpisa_query_config *q, __u32 value)
+/* Return the offset in a row of the word that gives the row's key: the value, if it is a real, or its short place. */
+static __always_inline __u32 fpisa_topn_at(const struct fpisa_query_config *q)
+{
+	return fpisa_form_is_wide(q->form) ? q->row_bytes - (__u32)sizeof(__u32) : q->key_bytes;
+}
+
+/* Return the place of a row in the order of the query, from this word. Rows with the largest keys come first. */
+static __always_inline __u32 fpisa_topn_key(const struct fpisa_query_config *q, __u32 word)
 {
 	__u32 flip = q->flags & FPISA_QUERY_ASCENDING ? ~0u : 0;
 
-	return fpisa_order_key(value) ^ flip;
+	return (fpisa_form_is_wide(q->form) ? word : fpisa_order_key(word)) ^ flip;
+}
+
+/* Return whether rows that equal T pass, even if they are counted. */
+static __always_inline int fpisa_topn_ties(const struct fpisa_query_config *q, __u64 bar)
+{
+	return q->flags & FPISA_QUERY_TIES || !fpisa_short_is_exact(q->form, (__u32)(bar - 1));
 }
 
 /* Return the smallest key that a frame keeps. `counts` is nonzero if this copy of the frame is counted. */
 static __always_inline __u64 fpisa_topn_floor(const struct fpisa_query_config *q, __u64 bar, int counts)
 {
-	return !bar || (counts && !(q->flags & FPISA_QUERY_TIES)) ? bar : bar - 1;
+	return !bar || (counts && !fpisa_topn_ties(q, bar)) ? bar : bar - 1;
 }
 
 /* Begin an epoch, in which no rows are counted yet. The caller holds the lock. */
@@ -116,7 +132,7 @@ static __always_inline int fpisa_topn_row(struct fpisa_query_state *s, const str
 
 	if (key < fpisa_topn_floor(q, s->bar, counts))
 		return 0;
-	/* With FPISA_QUERY_TIES, a row that equals T passes too. */
+	/* If ties pass, so does a row that equals T. */
 	if (!counts || key < s->bar)
 		return 1;
 	if (s->used < q->limit) {

@@ -85,6 +85,9 @@ class Table:
     def kind(self, column):
         return TYPES[self.columns[column]]
 
+    def numbers(self):
+        return [c for c in self.columns if self.kind(c) in ("int32", "int64", "real", "double", "decimal")]
+
     def condition(self):
         """Return a random condition, for fpisa and for DuckDB."""
         rng, column = self.rng, self.rng.choice(list(self.columns))
@@ -162,7 +165,7 @@ def order(kind):
 def check_groups(t, prune):
     rng = t.rng
     keys = rng.sample(list(t.columns), rng.choice((1, 1, 2)))
-    value = rng.choice([c for c in t.columns if t.kind(c) in ("int32", "int64", "real", "double", "decimal")])
+    value = rng.choice(t.numbers())
     where, sql = t.where()
     options = ("--by", ",".join(keys), "--value", value, *where, *prune)
     groups, kind = {}, t.kind(value)
@@ -182,14 +185,14 @@ def check_groups(t, prune):
 
 
 def check_first(t, prune):
-    column = t.rng.choice([c for c in t.columns if t.kind(c) == "real"])
+    column = t.rng.choice(t.numbers())
     where, sql = t.where()
     limit, up = t.rng.choice((1, 7, 400)), t.rng.random() < 0.5
     rows = t.rows(list(t.columns), sql)
     at = list(t.columns).index(column)
     got = [tuple(canonical(t.kind(c), v) for c, v in zip(t.columns, r)) for r in
            t.ask("--value", column, "--limit", str(limit), *(("--ascending",) if up else ()), *where, *prune)]
-    there = sorted((r[at] for r in rows if r[at] is not None), key=order("real"), reverse=not up)
+    there = sorted((r[at] for r in rows if r[at] is not None), key=order(t.kind(column)), reverse=not up)
     assert [r[at] for r in got] == [*there, *[None] * (len(rows) - len(there))][:limit]
     for r in got:
         rows.remove(r)

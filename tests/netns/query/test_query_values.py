@@ -2,6 +2,7 @@
 """For groups of doubles, integers and decimals, `fpisa query run` gives the sums of rational numbers, in every way to prune."""
 import decimal
 import fractions
+import json
 import math
 import random
 import struct
@@ -17,22 +18,6 @@ PRUNING = {"network": (), "none": ("--prune", "none"), "workers": ("--prune", "w
 FAULTS = "drop=0.2,duplicate=0.1,reorder=0.1,delay=0.05,corrupt=0.05"
 HARD = [0.0, -0.0, 5e-324, -5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, -1.7976931348623157e308, 1e300, -1e300, 1.0,
         math.inf, -math.inf, math.nan]
-
-
-def double_of(exact):
-    """Return the double next to the rational, or an infinity beyond the range."""
-    if abs(exact) >= 2 ** 1024 - 2 ** 970:
-        return math.inf if exact > 0 else -math.inf
-    return float(queries.rounded(exact, 53, -1074))
-
-
-def double_sum(values):
-    special = [v for v in values if not math.isfinite(v)]
-    if special:
-        odd = any(map(math.isnan, special)) or len(set(special)) > 1
-        return (math.nan,) * 2 if odd else (special[0],) * 2
-    total = sum(map(fractions.Fraction, values), fractions.Fraction(0))
-    return double_of(total), double_of(total / len(values))
 
 
 def double_rows(rng, kind, n, keys):
@@ -66,7 +51,7 @@ def test_doubles(asked):
     q.serve()
     q.add("table", 40, "--key-bytes", 8, "--values", "double")
     for kind, all_rows in rows.items():
-        want = queries.groups_of(all_rows, double_sum)
+        want = queries.groups_of(all_rows, queries.double_sum)
         for way, options in PRUNING.items():
             for more in ((), ("--debug-faults", FAULTS)) if way == "network" else ((),):
                 got, counts = q.run("--by", "k", "--value", "v", *options, *more, table=kind)
@@ -137,6 +122,49 @@ def test_exact(asked, kind, precision, scale, form):
             assert got == {k: [v[0]] + [x.replace("-0", "0", 1) if not str(x).strip("-0.") else x for x in v[1:]] for k, v in want.items()}, way
 
 
+def first_values(rng, kind, n):
+    """Return values of a column, as texts and as numbers that sort as in SQL. None is NULL. Some differ in their last digits only."""
+    if kind == "double":
+        near = [1e9 + i * 2 ** -20 for i in range(50)]
+        values = [rng.choice([rng.choice(near), rng.choice(HARD), struct.unpack("<d", rng.randbytes(8))[0], None]) for _ in range(n)]
+        return [(v if v is None else repr(v), v if v is None else queries.place(v)) for v in values]
+    digits, scale = {"int32": (9, 0), "int64": (18, 0), "decimal(15,2)": (15, 2), "decimal(38,10)": (38, 10)}[kind]
+    most = 10 ** digits - 1
+    ends = {"int32": [2 ** 31 - 1, -2 ** 31], "int64": [2 ** 63 - 1, -2 ** 63]}.get(kind, [most, -most])
+    values = [rng.choice([rng.choice(ends), most // 3 + rng.randrange(50), rng.randrange(-most, most + 1), rng.randrange(-9, 9), None])
+              for _ in range(n)]
+    return [(v if v is None else f"{decimal.Decimal(v).scaleb(-scale):f}", v) for v in values]
+
+
+@pytest.mark.parametrize("kind, form", [("double", "double"), ("int32", "int64"), ("int64", "int64"), ("int64", "int128"), ("decimal(15,2)", "int64"),
+                                        ("decimal(38,10)", "int128")])
+def test_first(asked, kind, form):
+    """The first rows by a value of 8 bytes or more are those of a sort by all digits, in every way to prune, with lost frames, ties and
+    NULLs."""
+    rng = random.Random(draw_seed())
+    decimal.getcontext().prec = 200
+    q = asked(2)
+    rows = list(enumerate(first_values(rng, kind, 4000)))
+    deal(q, 2, [(k, text) for k, (text, _) in rows], ("k int32 not null", "v " + kind), "t")
+    q.serve()
+    by_text = {k: (text, place) for k, (text, place) in rows}
+    there = sorted((place for _, (_, place) in rows if place is not None), reverse=True)
+    for order in ((), ("--ascending",)):
+        q.add("topn", 100, "--key-bytes", 8, "--values", form, *order)
+        for limit, nulls, more in (1, (), ()), (100, (), ("--debug-faults", FAULTS)), (80, ("--nulls-first",), ()):
+            for way in "network", "none", "workers":
+                argv = q.argv("--value", "v", "--limit", limit, *order, *nulls, *PRUNING[way], *(more if way == "network" else ()))
+                answer = [line.split(",") for line in q.master.run(*argv).splitlines()[1:]]
+                n_nulls = len(rows) - len(there)
+                want = there[::-1] if order else there
+                want = ([None] * n_nulls + want if nulls else want + [None] * n_nulls)[:limit]
+                assert [by_text[int(k)][1] for k, _ in answer] == want, (order, limit, nulls, way)
+                assert len({k for k, _ in answer}) == limit and all((by_text[int(k)][0] or "") == text for k, text in answer)
+        shown = json.loads(q.net.fpisa("query", "show", 5, "--json"))
+        assert shown["values"] == form and shown["rows"]["pruned"] > 1000
+        q.remove()
+
+
 def test_refused(asked):
     """If the aggregator's query does not add a column, the error says which query is needed."""
     q = asked(1)
@@ -148,7 +176,7 @@ def test_refused(asked):
     q.add("table", 10, "--values", "int64")
     assert "column m is decimal(20,2) and needs --values int128" in q.fails("--by", "k", "--value", "m")
     assert "column s is text; --value requires a number" in q.fails("--by", "k", "--value", "s")
-    assert "the first rows by --value require real" in q.fails("--value", "d", "--limit", 1, "--prune", "none", network=False)
+    assert "column s is text; --value requires a number" in q.fails("--value", "s", "--limit", 1, "--prune", "none", network=False)
     assert q.run("--by", "n", "--value", "n")[0] == [[1.25, 1, 1.25, 1.25, 1.25, 1.25]]
     assert q.run("--by", "k", "--value", "n", "--where", "n>1.24,n<=1.25,m=2")[0] == [[1, 1, 1.25, 1.25, 1.25, 1.25]]
     assert "'1.255' is not a value of that type" in q.fails("--by", "k", "--value", "n", "--where", "n>1.255")

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Run whole queries for groups of doubles, integers and decimals over a network that loses, copies and reorders frames,
- * with the real program. In every run, the groups of the table and the rows that went to the master add up to all rows,
- * as GMP adds them. FPISA_ROUNDS is the number of runs of each form, 100 by default.
+ * Run whole queries for groups and for the first rows of doubles, integers and decimals over a network that loses,
+ * copies and reorders frames, with the real programs. In every run, the groups of the table and the rows that went to
+ * the master add up to all rows, as GMP adds them, and the first rows are among the rows that went to the master.
+ * FPISA_ROUNDS is the number of runs of each form and kind, 100 by default.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +15,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "fpisa/query/order.h"
 #include "queries.h"
 #include "vectors.h"
 
@@ -38,6 +40,15 @@ struct total {
 };
 
 static struct total want[GROUPS], got[GROUPS];
+
+/* All values of a query for the first rows, and the values that went to the master */
+static struct value sent[WORKERS * FRAMES * MOST_ROWS], passed[WORKERS * FRAMES * MOST_ROWS];
+static size_t n_sent, n_passed;
+
+static bool is_topn(void)
+{
+	return q.job.kind == FPISA_QUERY_TOPN;
+}
 
 static bool is_double(void)
 {
@@ -167,17 +178,20 @@ static uint64_t random_double(uint32_t kind)
 
 	if (kind == 0)
 		x = (double)(int64_t)bits / 4096;
+	if (kind == 4)
+		x = 1e9 + (double)(bits % 50) * 0x1p-20;
 	if (kind == 1)
 		x = bits & 1 ? 1e300 : bits & 2 ? -1e300 : bits & 4 ? 5e-324 : bits & 8 ? 0 : 1;
-	if (kind < 3)
+	if (kind != 3)
 		memcpy(&bits, &x, sizeof(x));
 	return bits;
 }
 
 static void fill(void)
 {
-	uint32_t kind = vectors_below(&rng, 4), groups = 1 + vectors_below(&rng, GROUPS);
+	uint32_t kind = vectors_below(&rng, 5), groups = 1 + vectors_below(&rng, GROUPS);
 
+	n_sent = n_passed = 0;
 	rows = 1 + vectors_below(&rng, MOST_ROWS);
 	for (int w = 0; w < WORKERS; w++)
 		for (int f = 0; f < FRAMES; f++)
@@ -191,9 +205,15 @@ static void fill(void)
 				/* Include the ends of the range. */
 				if (!is_double() && kind == 1)
 					v->wide[1] = v->wide[0] = v->wide[0] & 1 ? ~0ull >> 1 : 1ull << 63;
-				if (q.config.form == FPISA_FORM_INT64)
+				/* Include values that are equal, or equal in their upper bits. */
+				if (!is_double() && kind > 2)
+					v->wide[0] = v->wide[0] % 50 + (kind == 4 ? 1ull << 40 : -25ull);
+				if (q.config.form == FPISA_FORM_INT64 || (!is_double() && kind > 2))
 					v->wide[1] = (uint64_t)((int64_t)v->wide[0] >> 63);
-				add_row(&want[v->key], v->wide);
+				if (is_topn())
+					sent[n_sent++] = *v;
+				else
+					add_row(&want[v->key], v->wide);
 			}
 }
 
@@ -206,6 +226,12 @@ static uint32_t pack(uint8_t *to, const struct value *v)
 		memcpy(to, &v[r].key, 8);
 		memcpy(to + 8, v[r].wide, value);
 		memcpy(to + 8 + value, &one, 4);
+		if (is_topn()) {
+			const struct fpisa_row row = {.wide = {v[r].wide[0], v[r].wide[1]}};
+			const uint32_t place = fpisa_short_place(&row, q.config.form);
+
+			memcpy(to + 12 + value, &place, 4);
+		}
 	}
 	return bytes;
 }
@@ -226,7 +252,10 @@ static void master(const struct frame *f, int w, int n, uint32_t bytes)
 		assert_true(key < GROUPS);
 		if (bytes == 24)
 			wide[1] = (uint64_t)((int64_t)wide[0] >> 63);
-		add_row(&got[key], wide);
+		if (is_topn())
+			passed[n_passed++] = (struct value){key, {wide[0], wide[1]}};
+		else
+			add_row(&got[key], wide);
 	}
 }
 
@@ -310,6 +339,48 @@ static bool is_right(const struct fpisa_query_counters *before)
 	return right && c.absorbed + c.residue - before->absorbed - before->residue == (uint64_t)WORKERS * FRAMES * rows;
 }
 
+/* Compare two values so that the first row of the answer comes first. */
+static int compare(const void *a, const void *b)
+{
+	const struct value *v = a, *w = b;
+	const int down = q.config.flags & FPISA_QUERY_ASCENDING ? -1 : 1;
+	__int128 m, n;
+	double x, y;
+
+	if (!is_double()) {
+		m = (__int128)((unsigned __int128)v->wide[1] << 64 | v->wide[0]);
+		n = (__int128)((unsigned __int128)w->wide[1] << 64 | w->wide[0]);
+		return ((n > m) - (n < m)) * down;
+	}
+	memcpy(&x, v->wide, sizeof(x));
+	memcpy(&y, w->wide, sizeof(y));
+	return (isnan(x) || isnan(y) ? isnan(y) - isnan(x) : (y > x) - (y < x)) * down;
+}
+
+/* Return whether the master has the first rows, and whether the certificate is not above the last of them. */
+static bool has_first_rows(void)
+{
+	const uint64_t none[WORKERS] = {0};
+	const size_t n = n_sent < q.config.limit ? n_sent : q.config.limit;
+	const struct value *last = &passed[n - 1];
+	struct fpisa_row row;
+	struct frame f;
+	uint32_t place;
+
+	qsort(sent, n_sent, sizeof(*sent), compare);
+	qsort(passed, n_passed, sizeof(*passed), compare);
+	for (size_t i = 0; i < n; i++)
+		if (n_passed < n || compare(&sent[i], &passed[i]))
+			return false;
+	query_seal(&f, &q, none);
+	harness_run(q.h, &f);
+	row = (struct fpisa_row){.wide = {last->wide[0], last->wide[1]}};
+	place = fpisa_short_place(&row, q.config.form);
+	if (q.config.flags & FPISA_QUERY_ASCENDING)
+		place = ~place;
+	return harness_hdr(&f)->aux <= (uint64_t)place + 1;
+}
+
 static int rounds(void)
 {
 	const char *said = getenv("FPISA_ROUNDS");
@@ -344,25 +415,52 @@ static void runs(uint32_t form)
 	assert_true(form != FPISA_FORM_DOUBLE || beyond);
 }
 
+/* Return the number of rows that were pruned because they equal the last of the first rows, or come after it. */
+static uint64_t first_rows(uint32_t form, uint32_t flags)
+{
+	const uint32_t limits[] = {1, 7, 60, 1000};
+	uint64_t pruned = 0;
+
+	for (int i = 0; i < 4; i++) {
+		q = (struct query){
+			.config = {.job = JOB, .key_bytes = 8, .form = form, .limit = limits[i], .flags = flags}};
+		query_open(&q, harness, FPISA_QUERY_TOPN, WORKERS);
+		for (int n = 0; n < (rounds() + 7) / 8; n++) {
+			query_join(&q);
+			fill();
+			exchange();
+			assert_true(has_first_rows());
+		}
+		pruned += query_counters(&q).pruned;
+		query_close(&q);
+	}
+	return pruned;
+}
+
+static void both_kinds(uint32_t form)
+{
+	NEED_BPF();
+	runs(form);
+	assert_true(first_rows(form, 0));
+	assert_true(first_rows(form, FPISA_QUERY_ASCENDING));
+}
+
 static void doubles(void **state)
 {
 	(void)state;
-	NEED_BPF();
-	runs(FPISA_FORM_DOUBLE);
+	both_kinds(FPISA_FORM_DOUBLE);
 }
 
 static void int64s(void **state)
 {
 	(void)state;
-	NEED_BPF();
-	runs(FPISA_FORM_INT64);
+	both_kinds(FPISA_FORM_INT64);
 }
 
 static void int128s(void **state)
 {
 	(void)state;
-	NEED_BPF();
-	runs(FPISA_FORM_INT128);
+	both_kinds(FPISA_FORM_INT128);
 }
 
 int main(void)

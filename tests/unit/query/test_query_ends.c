@@ -10,6 +10,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,6 +194,132 @@ static void first_rows(void **state)
 		assert_int_equal(t.n, n < limit ? n : limit);
 		for (uint32_t i = 0; i < t.n; i++)
 			assert_true(t.rows[i].place == all[i].place && t.rows[i].row == all[i].row);
+		fpisa_top_free(&t);
+		free(all);
+	}
+}
+
+/* -- first rows by values of 8 bytes or more -------------------------------------- */
+
+static double double_of(const struct fpisa_row *r)
+{
+	double x;
+
+	memcpy(&x, r->wide, sizeof(x));
+	return x;
+}
+
+static __int128 integer_of(const struct fpisa_row *r)
+{
+	return (__int128)((unsigned __int128)r->wide[1] << 64 | r->wide[0]);
+}
+
+/* Compare in SQL's order. Return a number below, equal to or above zero. */
+static int compare_values(const struct fpisa_row *a, const struct fpisa_row *b, uint32_t form)
+{
+	double x = double_of(a), y = double_of(b);
+
+	if (form != FPISA_FORM_DOUBLE)
+		return (integer_of(a) > integer_of(b)) - (integer_of(a) < integer_of(b));
+	if (isnan(x) || isnan(y))
+		return isnan(x) - isnan(y);
+	return (x > y) - (x < y);
+}
+
+/* Make a row with a value of any magnitude. Some values differ in their last bits only, and some are equal. */
+static struct fpisa_row wide_row(uint32_t form, uint64_t row)
+{
+	static const double hard[] = {
+		0.0, -0.0, INFINITY, -INFINITY, NAN, -NAN, 5e-324, -5e-324, 1.7976931348623157e308};
+	static const __int128 ends[] = {0, -1, INT64_MAX, INT64_MIN};
+	const uint32_t kind = vectors_below(&rng, 4);
+	__int128 n = (__int128)((unsigned __int128)vectors_next(&rng) << 64 | vectors_next(&rng)) >>
+		     vectors_below(&rng, 127);
+	struct fpisa_row r = {.key = {row}, .count = 1};
+	double x;
+
+	n = kind == 0 ? ends[vectors_below(&rng, 4)] : kind == 1 ? ((__int128)1 << 40) + n % 50 : n;
+	n = form == FPISA_FORM_INT64 ? (int64_t)n : n;
+	r.wide[0] = (uint64_t)n;
+	r.wide[1] = (uint64_t)(n >> 64);
+	if (form != FPISA_FORM_DOUBLE)
+		return r;
+	x = kind == 0 ? hard[vectors_below(&rng, 9)] : kind == 1 ? 1e9 + (double)(n % 50) * 0x1p-20 : 0;
+	r.wide[1] = 0;
+	if (kind < 2)
+		memcpy(r.wide, &x, sizeof(x));
+	else
+		r.wide[0] = vectors_next(&rng);
+	return r;
+}
+
+static const uint32_t forms[] = {FPISA_FORM_DOUBLE, FPISA_FORM_INT64, FPISA_FORM_INT128};
+
+/* The short place rises with the value. If a short place is exact, values with this short place are equal. */
+static void short_places(void **state)
+{
+	uint32_t exact = 0;
+
+	(void)state;
+	for (int i = 0; i < 300000; i++) {
+		const uint32_t form = forms[i % 3];
+		const struct fpisa_row a = wide_row(form, 0), b = wide_row(form, 0);
+		const uint32_t x = fpisa_short_place(&a, form), y = fpisa_short_place(&b, form);
+		const int order = compare_values(&a, &b, form);
+
+		assert_true(order < 0 ? x <= y : order > 0 ? x >= y : x == y);
+		assert_int_equal(fpisa_short_is_exact(form, x), fpisa_short_is_exact(form, ~x));
+		if (form == FPISA_FORM_DOUBLE)
+			continue;
+		assert_int_equal(fpisa_short_is_exact(form, x),
+				 integer_of(&a) >= -(1 << 25) && integer_of(&a) < 1 << 25);
+		assert_true(order == 0 || x != y || !fpisa_short_is_exact(form, x));
+		exact += fpisa_short_is_exact(form, x) != 0;
+	}
+	assert_true(exact);
+}
+
+static uint32_t sorted_form;
+static int sorted_ascending;
+
+static int compare_wide(const void *a, const void *b)
+{
+	const struct fpisa_row *x = a, *y = b;
+	int order = compare_values(y, x, sorted_form) * (sorted_ascending ? -1 : 1);
+
+	return order ? order : (x->key[0] > y->key[0]) - (x->key[0] < y->key[0]);
+}
+
+/* The first rows are those of a sort by all bits, and have the values that the rows had. */
+static void first_wide_rows(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 60; round++) {
+		const uint32_t n = vectors_below(&rng, 6000), limit = 1 + vectors_below(&rng, round % 2 ? 20 : 2000);
+		struct fpisa_row *all = malloc((n + 1) * sizeof(*all));
+		struct fpisa_top t;
+
+		sorted_form = forms[round % 3];
+		sorted_ascending = round % 2;
+		assert_non_null(all);
+		assert_int_equal(fpisa_top_init(&t, limit), 0);
+		for (uint32_t i = 0; i < n; i++) {
+			struct fpisa_top_row row;
+
+			all[i] = wide_row(sorted_form, i);
+			row = fpisa_top_row_of(&all[i], sorted_form, sorted_ascending);
+			fpisa_top_add(&t, &row);
+		}
+		fpisa_top_settle(&t);
+		qsort(all, n, sizeof(*all), compare_wide);
+		assert_int_equal(t.n, n < limit ? n : limit);
+		for (uint32_t i = 0; i < t.n; i++) {
+			const struct fpisa_row back = fpisa_top_row_back(&t.rows[i], sorted_form, sorted_ascending);
+
+			assert_int_equal(back.key[0], all[i].key[0]);
+			assert_int_equal(compare_values(&back, &all[i], sorted_form), 0);
+			assert_int_equal(back.value, fpisa_short_place(&all[i], sorted_form));
+		}
 		fpisa_top_free(&t);
 		free(all);
 	}
@@ -545,6 +672,8 @@ int main(void)
 		cmocka_unit_test(groups),
 		cmocka_unit_test(memory_of_groups),
 		cmocka_unit_test(first_rows),
+		cmocka_unit_test(short_places),
+		cmocka_unit_test(first_wide_rows),
 		cmocka_unit_test(counts_agree),
 		cmocka_unit_test(certificate),
 		cmocka_unit_test(contents),

@@ -61,7 +61,7 @@ static int say_broken(__u32 job, const struct fpisa_job *j, enum fpisa_query_rul
 	case FPISA_QUERY_RULE_FORM:
 		return refuse(-EINVAL, "query %u: %u is not a form of values", job, j->format);
 	case FPISA_QUERY_RULE_WIDE:
-		return refuse(-EINVAL, "query %u: --values other than real requires --kind table", job);
+		return refuse(-EINVAL, "query %u: --values other than real requires --kind table or topn", job);
 	case FPISA_QUERY_RULE_WIDE_KEY:
 		return refuse(-EINVAL, "query %u: --values other than real requires --key-bytes 8 or more", job);
 	case FPISA_QUERY_RULE_FILTER_SIZE:

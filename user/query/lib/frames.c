@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include "fpisa/query/order.h"
 #include "fpisa/verdict.h"
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
@@ -109,7 +108,7 @@ static int prepare(struct fpisa_query *q, const struct fpisa_member *m, uint32_t
 	return q->top.rows ? 0 : fpisa_top_init(&q->top, limit);
 }
 
-/* Check that the aggregator's query adds values of the requested column. */
+/* Check that the aggregator's query has values of the requested column's form. */
 static int check_form(const struct fpisa_query *q)
 {
 	const struct fpisa_column value = fpisa_query_value(&q->worker[0]);
@@ -166,7 +165,7 @@ int fpisa_query_check_parameters(struct fpisa_query *q)
 	if (m->key_bytes < 8)
 		return fpisa_fail(-EINVAL, "query %u has keys of %u bytes; places of rows need --key-bytes 8", o->query,
 				  m->key_bytes);
-	return 0;
+	return check_form(q);
 }
 
 static uint64_t places_left(const struct fpisa_query *q, uint64_t most)
@@ -234,9 +233,10 @@ static int keep_place(struct fpisa_query *q, struct fpisa_query_places *k, const
 	return 0;
 }
 
-static int take_row(struct fpisa_query *q, uint32_t worker, const struct fpisa_row *r)
+/* Take a row with a value of this form. */
+static int take_row(struct fpisa_query *q, uint32_t worker, const struct fpisa_row *r, uint32_t form)
 {
-	struct fpisa_top_row top = {.place = fpisa_order_key(r->value), .worker = worker, .row = r->key[0]};
+	struct fpisa_top_row top;
 
 	if (q->kind == FPISA_QUERY_TABLE) {
 		q->weight += r->count & FPISA_ROW_COUNT;
@@ -244,8 +244,8 @@ static int take_row(struct fpisa_query *q, uint32_t worker, const struct fpisa_r
 	}
 	if (q->kind == FPISA_QUERY_JOIN)
 		return keep_place(q, &q->places[worker], r);
-	if (q->options.ascending)
-		top.place = ~top.place;
+	top = fpisa_top_row_of(r, form, q->options.ascending);
+	top.worker = worker;
 	fpisa_top_add(&q->top, &top);
 	return 0;
 }
@@ -289,7 +289,7 @@ static int take_rows(struct fpisa_query *q, struct fpisa_member *m, uint32_t fro
 		for (uint32_t i = 0; !rc && i < h->count; i++) {
 			struct fpisa_row r = fpisa_row_load(p + i * row_bytes, m->key_bytes, m->form);
 
-			rc = take_row(q, from, &r);
+			rc = take_row(q, from, &r, m->form);
 		}
 	}
 	ack->header = (struct fpisa_hdr){.type = FPISA_TYPE_ACK, .chunk = h->chunk, .aux = h->aux};

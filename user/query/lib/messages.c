@@ -61,18 +61,25 @@ static int is_column(struct fpisa_column *c)
 	return fpisa_column_valid(c) && fpisa_column_name_valid(c->name) && c->not_null <= 1;
 }
 
-/*
- * Return whether the value has a valid type. The type must be that of a number, and real in a query for the first rows.
- * A query without a value must not have a type.
- */
+/* Return whether the value has the type of a number. A query without a value must not have a type. */
 static int is_value_column(const struct fpisa_query *q, const struct fpisa_query_worker *w)
 {
 	const struct fpisa_column c = fpisa_query_value(w);
 
 	if (!q->value)
 		return !c.type && !c.precision && !c.scale;
-	return fpisa_column_valid(&c) && fpisa_column_form(&c) &&
-	       (q->kind == FPISA_QUERY_TABLE || c.type == FPISA_COLUMN_REAL);
+	return fpisa_column_valid(&c) && fpisa_column_form(&c);
+}
+
+/* Return whether the column of rows is not the value, or has the type that the worker gave for the value. */
+static int agrees_with_value(const struct fpisa_query *q, const struct fpisa_query_worker *w,
+			     const struct fpisa_column *c)
+{
+	const struct fpisa_column value = fpisa_query_value(w);
+
+	return !q->value || strcmp(c->name, q->value) != 0 ||
+	       (c->type == value.type && c->not_null == value.not_null && c->precision == value.precision &&
+		c->scale == value.scale);
 }
 
 static int check_columns(const struct fpisa_query *q, const struct fpisa_query_worker *w)
@@ -88,8 +95,7 @@ static int check_columns(const struct fpisa_query *q, const struct fpisa_query_w
 	    (q->columns && *q->columns ? !are_named(rows, w->is.columns, q->columns) : !differ(rows, w->is.columns)))
 		return 0;
 	for (uint32_t i = 0; i < w->is.columns; i++)
-		if (q->value && !strcmp(rows[i].name, q->value) &&
-		    (rows[i].type != FPISA_COLUMN_REAL || rows[i].not_null == w->is.value_may_be_null))
+		if (!agrees_with_value(q, w, &rows[i]))
 			return 0;
 	return w->is.value_may_be_null <= (q->value != NULL) && is_value_column(q, w);
 }

@@ -5,18 +5,27 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "fpisa/query/query.h"
 
+/* A row in the order of the query. The row with the greatest `place` comes first, then the one with the greatest `rest`. */
 struct fpisa_top_row {
-	uint32_t place; /* place in the order of the query; the row with the greatest place comes first */
+	uint32_t place; /* the value's short place (order.h), or the complement if the smallest values come first */
 	uint32_t worker;
-	uint64_t row; /* the row's place at the worker */
+	uint64_t row;	  /* the row's place at the worker */
+	uint64_t rest[2]; /* all bits of a value of 8 bytes or more, the low half first */
 };
 
 struct fpisa_top {
 	struct fpisa_top_row *rows;
 	size_t n, limit, room;
-	uint32_t floor; /* rows with a lower place are not among the first N */
+	struct fpisa_top_row floor; /* rows below it are not among the first N */
 };
+
+/* Return the row in the order of the query. The member `worker` is 0. */
+struct fpisa_top_row fpisa_top_row_of(const struct fpisa_row *r, uint32_t form, int ascending);
+
+/* Return the row with its value, short place and place at the worker. NaN and zero may have other bits than before. */
+struct fpisa_row fpisa_top_row_back(const struct fpisa_top_row *t, uint32_t form, int ascending);
 
 /* Return the memory in bytes for the rows of this limit. */
 uint64_t fpisa_top_bytes(size_t limit);

@@ -2,6 +2,7 @@
 /* A query for people and for programs. print.h documents the functions. */
 #include <arpa/inet.h>
 #include <json-c/json.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -66,16 +67,46 @@ static int look(const struct datapath *dp, __u32 query, struct shown *s)
 								    datapath_query_counters(dp, query, &s->rows);
 }
 
-/* Return the N-th value of the rows that were counted. */
-static float threshold(const struct shown *s)
+static double real_of(__u32 place)
 {
-	__u32 key = (__u32)(s->state.bar - 1), flip = s->job.query.flags & FPISA_QUERY_ASCENDING ? ~0u : 0;
 	union {
 		__u32 bits;
 		float value;
-	} u = {.bits = fpisa_order_value(key ^ flip)};
+	} u = {.bits = fpisa_order_value(place)};
+
+	return (double)u.value;
+}
+
+/* Return a double with this short place. */
+static double double_of(__u32 place)
+{
+	union {
+		__u64 bits;
+		double value;
+	} u = {.bits = fpisa_order_value64((__u64)place << 32)};
 
 	return u.value;
+}
+
+/* Return the integer next to 0 that has this short place. */
+static double integer_of(__u32 place)
+{
+	__u32 up = (place >> 31 ? place : ~place) - FPISA_ORDER_ZERO, shift = up >> (FPISA_SHORT_BITS - 1);
+	double value;
+
+	shift = shift ? shift - 1 : 0;
+	value = ldexp(up - (shift << (FPISA_SHORT_BITS - 1)), (int)shift);
+	return place >> 31 ? value : -1 - value;
+}
+
+/* Return the N-th value of the rows that were counted. If values have 8 bytes or more, return a value near it. */
+static double threshold(const struct shown *s)
+{
+	__u32 place = (__u32)(s->state.bar - 1) ^ (s->job.query.flags & FPISA_QUERY_ASCENDING ? ~0u : 0);
+
+	return fpisa_form_is_integer(s->job.format) ? integer_of(place) :
+	       s->job.format == FPISA_FORM_DOUBLE   ? double_of(place) :
+						      real_of(place);
 }
 
 /* Return the number of keys for which the filter is made. A bitmap supports keys below this number. */
@@ -137,7 +168,7 @@ static void print_state(const struct shown *s)
 	else if (s->job.kind == FPISA_QUERY_TABLE)
 		printf("  state: %u groups, %s\n", s->state.used, s->state.sealed ? "sealed" : "open");
 	else if (s->state.bar)
-		printf("  state: row %u of those counted is %.9g\n", s->job.query.limit, (double)threshold(s));
+		printf("  state: row %u of those counted is %.9g\n", s->job.query.limit, threshold(s));
 	else
 		printf("  state: %u rows counted\n", s->state.used);
 }
@@ -198,7 +229,7 @@ int query_print_json(const struct datapath *dp, __u32 query)
 		json_add_number(o, "groups", runs ? s.state.used : 0);
 		json_object_object_add(o, "sealed", json_object_new_boolean(runs && s.state.sealed));
 	} else if (s.job.kind == FPISA_QUERY_TOPN) {
-		json_object_object_add(o, "threshold", runs && s.state.bar ? json_double((double)threshold(&s)) : NULL);
+		json_object_object_add(o, "threshold", runs && s.state.bar ? json_double(threshold(&s)) : NULL);
 	}
 #define X(name, text) json_add_number(rows, #name, s.rows.name);
 	FPISA_QUERY_COUNTERS(X)

@@ -27,7 +27,7 @@ static int find_columns(const struct columns *c, const char *list, int *out, int
 	return 0;
 }
 
-static int find_value(struct columns *c, const char *name, int kind)
+static int find_value(struct columns *c, const char *name)
 {
 	const struct fpisa_column *is;
 
@@ -41,11 +41,6 @@ static int find_value(struct columns *c, const char *name, int kind)
 	if (!fpisa_column_form(is))
 		return fpisa_fail(-EINVAL, "%s: column %s is %s; --value requires a number", c->table->file, name,
 				  fpisa_column_type_name(is->type));
-	if (kind != FPISA_QUERY_TABLE && is->type != FPISA_COLUMN_REAL)
-		return fpisa_fail(-EINVAL,
-				  "%s: column %s is %s; the first rows by --value require real: if the schema says "
-				  "real, its numbers are rounded to real when they are read",
-				  c->table->file, name, fpisa_column_type_name(is->type));
 	return 0;
 }
 
@@ -82,7 +77,7 @@ int columns_find(struct columns *c, const struct partition *table, int kind,
 	int err;
 
 	*c = (struct columns){.table = table};
-	err = find_value(c, strings[FPISA_STRING_VALUE], kind);
+	err = find_value(c, strings[FPISA_STRING_VALUE]);
 	if (!err)
 		err = find_columns(c, strings[FPISA_STRING_BY], c->key, &c->n_keys);
 	if (!err)

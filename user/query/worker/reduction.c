@@ -8,7 +8,8 @@
 int reduction_begin(struct reduction *r, const struct fpisa_query_open *want, bool valued, uint32_t key_bytes,
 		    uint32_t form)
 {
-	*r = (struct reduction){.table = want->kind == FPISA_QUERY_TABLE, .ascending = want->ascending, .valued = valued};
+	*r = (struct reduction){
+		.table = want->kind == FPISA_QUERY_TABLE, .ascending = want->ascending, .valued = valued, .form = form};
 	return r->table ? fpisa_groups_init(&r->groups, key_bytes, form, 0) : fpisa_top_init(&r->top, want->limit);
 }
 
@@ -20,12 +21,11 @@ void reduction_end(struct reduction *r)
 
 int reduction_add(struct reduction *r, const struct fpisa_row *row)
 {
-	struct fpisa_top_row top = {.place = fpisa_order_key(row->value), .row = row->key[0]};
+	struct fpisa_top_row top;
 
 	if (r->table)
 		return fpisa_groups_add(&r->groups, row);
-	if (r->ascending)
-		top.place = ~top.place;
+	top = fpisa_top_row_of(row, r->form, r->ascending);
 	fpisa_top_add(&r->top, &top);
 	return 0;
 }
@@ -38,37 +38,27 @@ void reduction_settle(struct reduction *r)
 
 static int next_of_top(struct reduction *r, struct fpisa_row *row)
 {
-	const struct fpisa_top_row *top = &r->top.rows[r->next];
-
 	if (r->next == r->top.n)
 		return 0;
-	*row = (struct fpisa_row){.count = 1};
-	row->key[0] = top->row;
-	row->value = fpisa_order_value(r->ascending ? ~top->place : top->place);
-	r->next++;
+	*row = fpisa_top_row_back(&r->top.rows[r->next++], r->form, r->ascending);
 	return 1;
 }
 
 /* -- groups ------------------------------------------------------------------------------------ */
 
-static uint32_t form_of(const struct reduction *r)
-{
-	return r->groups.config.form;
-}
-
 /* Set the next terms of the sum. Return the number of terms, or 0 if nothing of the sum is left. */
 static int sum_terms(struct reduction *r)
 {
-	const int is_double = form_of(r) == FPISA_FORM_DOUBLE;
+	const int is_double = r->form == FPISA_FORM_DOUBLE;
 	__u64 term[FPISA_EXPANSION_TERMS];
 	int n;
 
-	if (fpisa_form_is_integer(form_of(r)))
-		return fpisa_group_term_integer(r->integers, form_of(r), r->term[0].wide);
+	if (fpisa_form_is_integer(r->form))
+		return fpisa_group_term_integer(r->integers, r->form, r->term[0].wide);
 	n = fpisa_group_terms(&r->sum, fpisa_superacc_format(is_double ? FPISA_FORMAT_FP64 : FPISA_FORMAT_FP32), term);
 	for (int i = 0; i < n; i++) {
-		r->term[i].wide[0] = term[i];
-		r->term[i].value = (uint32_t)term[i];
+		r->term[i].wide[0] = is_double ? term[i] : 0;
+		r->term[i].value = is_double ? 0 : (uint32_t)term[i];
 	}
 	return n;
 }
@@ -79,12 +69,12 @@ static void order_terms(const struct reduction *r, struct fpisa_row *least, stru
 	const struct fpisa_query_group *g = r->group;
 
 	*least = *most = (struct fpisa_row){.count = FPISA_ROW_NO_SUM};
-	if (fpisa_form_is_integer(form_of(r))) {
+	if (fpisa_form_is_integer(r->form)) {
 		memcpy(least->wide, g->lowest, sizeof(least->wide));
 		memcpy(most->wide, g->highest, sizeof(most->wide));
 		least->wide[1] ^= 1ull << 63;
 		most->wide[1] ^= 1ull << 63;
-	} else if (form_of(r) == FPISA_FORM_DOUBLE) {
+	} else if (r->form == FPISA_FORM_DOUBLE) {
 		least->wide[0] = fpisa_order_value64(g->least);
 		most->wide[0] = fpisa_order_value64(g->most);
 	} else {
@@ -133,7 +123,7 @@ static void begin_group(struct reduction *r)
 	r->count_left = g->count;
 	r->sum.acc.rows = 0;
 	memset(r->integers, 0, sizeof(r->integers));
-	if (has_values(r) && fpisa_form_is_integer(form_of(r)))
+	if (has_values(r) && fpisa_form_is_integer(r->form))
 		memcpy(r->integers, g->sum, sizeof(r->integers));
 	else if (has_values(r))
 		fpisa_groups_sum(&r->groups, g, &r->sum);

@@ -16,6 +16,7 @@ struct reduction {
 	bool table;	/* aggregates by key; else prunes to the first N */
 	bool ascending; /* the first N are those with the smallest values */
 	bool valued;	/* whether groups have a value in addition to their count */
+	uint32_t form;	/* enum fpisa_value_form of the values */
 	struct fpisa_groups groups;
 	struct fpisa_top top;
 	uint64_t next; /* index of the next row to send */

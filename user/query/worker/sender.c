@@ -37,13 +37,13 @@ void sender_end(struct sender *s)
 	s->payloads = NULL;
 }
 
-/* Store a value of 8 or more bytes and the count, and pad them with zeros to `bytes` bytes. */
+/* Store a value of 8 or more bytes, the count and the short place in `bytes` bytes. */
 static void store_wide(char *p, const struct fpisa_row *r, uint32_t bytes)
 {
-	const uint64_t count = r->count;
+	const uint32_t end[] = {r->count, r->value};
 
-	memcpy(p, r->wide, bytes - sizeof(count));
-	memcpy(p + bytes - sizeof(count), &count, sizeof(count));
+	memcpy(p, r->wide, bytes - sizeof(end));
+	memcpy(p + bytes - sizeof(end), end, sizeof(end));
 }
 
 static void store_row(const struct sender *s, char *p, const struct fpisa_row *r)

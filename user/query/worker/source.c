@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fpisa-query.h"
+#include "fpisa/query/order.h"
 #include "lib/base/error.h"
 #include "source.h"
 
@@ -145,6 +146,14 @@ static int make_join_key(const struct source *s, const struct fpisa_field *field
 	return rc;
 }
 
+/* Write the row's place at the worker, and the short place of a value of 8 bytes or more. */
+static void set_place(const struct source *s, struct fpisa_row *r, uint64_t place)
+{
+	r->key[0] = place;
+	if (fpisa_form_is_wide(s->form))
+		r->value = fpisa_short_place(r, s->form);
+}
+
 /* Take the next row that the query selects. Return 1, 0 at the end, SOURCE_LATER, or -errno. */
 static int next_row(struct source *s, struct fpisa_field field[FPISA_COLUMNS_MOST], uint64_t *place)
 {
@@ -188,7 +197,7 @@ static int next_of_columns(struct source *s, struct fpisa_row *r)
 			r->count = null ? FPISA_ROW_NO_SUM | FPISA_ROW_NO_ORDER : 1;
 			return 1;
 		}
-		r->key[0] = place;
+		set_place(s, r, place);
 		if (!null)
 			return 1;
 	}
@@ -224,7 +233,7 @@ static int next_of_table(struct source *s, struct fpisa_row *r)
 				return text_bad_value(&s->table.text, value, v, rc);
 		}
 		if (s->want.kind == FPISA_QUERY_TOPN) {
-			r->key[0] = place;
+			set_place(s, r, place);
 			return 1;
 		}
 		if (s->want.kind == FPISA_QUERY_JOIN) {
