@@ -9,7 +9,7 @@
 #include "ranges.h"
 #include "workers.h"
 
-enum { RANKS = 3, ELEMENTS = 32, WINDOW = 4, MOST_CALLS = 5, MOST_COUNT = 6 * ELEMENTS, SCHEDULES = 1000 };
+enum { RANKS = 3, ELEMENTS = 32, WINDOW = 4, MOST_CALLS = 5, MOST_COUNT = 6 * ELEMENTS, SCHEDULES = 300 };
 
 struct schedule {
 	int calls, alike; /* alike: all ranks start the calls in the same order */
