@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Time and state of sums over trees, calculated: bytes on each link, window, memory, time of a sum and of a join.
 
-    trees.py [--ranks 64,512,...] [--rate GBIT] [--megabytes V] [--elements N] [--parts P] [--trip US] [--children C]
+    trees.py [--ranks 64,512,...] [--rate GBIT] [--megabytes V] [--elements N] [--parts P] [--bytes B] [--trip US] [--children C]
 
 One JSON line for each number of ranks. Nothing is measured; bench/README.md has the table and says which inputs are measured elsewhere.
-tests/netns/traffic/test_tree.py compares `uplink()` with the bytes that a leaf sends and receives over real XDP.
+tests/netns/traffic/test_tree_hosts.py compares `uplink()` with the bytes that a leaf sends and receives over real XDP.
 
 A tree has the fewest levels with at most C children at each aggregator. Two levels are built; `built` is false for more.
 """
@@ -14,7 +14,8 @@ import json
 
 HEADERS = 14 + 20 + 8 + 76  # Ethernet, IPv4, UDP, FPISA (doc/wire.md)
 ON_THE_WIRE = 24  # preamble, frame check sequence, gap between frames
-VALUE = DIGIT = 4  # bytes of fp32, and of a digit of a plane
+VALUE = 4  # bytes of fp32
+BLOCK, WORD = 32, 4  # elements of a packed block, bytes of the word in front of it (include/fpisa/packed.h)
 LIMBS = 8 * 8 + 2  # bytes of an element's superaccumulator and exponent register (include/fpisa/exact.h)
 SLOT = 64 + 1040  # struct fpisa_slot, struct fpisa_partials
 MOST_SLOTS = 1024  # FPISA_MAX_WINDOW
@@ -27,9 +28,11 @@ def frame(payload):
     return HEADERS + payload
 
 
-def uplink(chunks, elements, parts):
-    """Return the bytes that a leaf sends to its parent and receives from it: parts, and a result and a STATUS for each part but the last."""
-    return chunks * parts * frame(elements * DIGIT), chunks * (frame(elements * VALUE) + (parts - 1) * frame(0))
+def uplink(chunks, elements, parts, size):
+    """Return the bytes that a leaf sends to its parent and receives from it: parts with packed blocks of `size` bytes an element, and a result
+    and a STATUS for each part but the last."""
+    blocks = max(elements * size + elements / BLOCK * WORD, elements * VALUE)
+    return chunks * (parts * frame(0) + blocks), chunks * (frame(elements * VALUE) + (parts - 1) * frame(0))
 
 
 def wire(count, size):
@@ -55,7 +58,7 @@ def window(rate, trip, elements):
 def calculate(ranks, a):
     levels = levels_of(ranks, a.children)
     chunks = -(-a.megabytes * 2**20 // (a.elements * VALUE))
-    up, down = uplink(chunks, a.elements, a.parts)
+    up, down = uplink(chunks, a.elements, a.parts, a.bytes)
     rank = chunks * frame(a.elements * VALUE)
     widest = max(wire(chunks * a.parts, up), wire(chunks * a.parts, down)) if levels > 1 else wire(chunks, rank)
     seconds = 8 / (a.rate * 1e9)
@@ -81,7 +84,8 @@ def arguments(argv=None):
     p.add_argument("--rate", type=float, default=100, help="of every link, in Gbit/s")
     p.add_argument("--megabytes", type=int, default=64, help="of fp32 a rank")
     p.add_argument("--elements", type=int, default=256)
-    p.add_argument("--parts", type=int, default=3, help="planes of a partial sum that are not zero")
+    p.add_argument("--parts", type=int, default=1, help="frames of a partial sum")
+    p.add_argument("--bytes", type=float, default=5, help="of an element of a partial sum")
     p.add_argument("--trip", type=float, default=20, help="a frame and its answer over one link, in us")
     p.add_argument("--children", type=int, default=64)
     return p.parse_args(argv)

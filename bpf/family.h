@@ -152,10 +152,7 @@ struct {
 #endif
 
 #if TREES
-/*
- * Parts of partial sums, with the keys of fpisa_limbs. For a sealed round of a leaf, in[0] has the version's planes,
- * and in[1].low is the first plane that the parent has not answered.
- */
+/* Parts of partial sums, with the keys of fpisa_limbs. For a sealed round of a leaf, they are those that the leaf sends. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2 * FPISA_DEFAULT_SLOTS / FPISA_EXACT_SHARE);

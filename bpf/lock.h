@@ -11,7 +11,7 @@
  *	commit()	the round waits for other ranks, and no probe was sent
  *	finish()	the result is in the frame, or the frame is not found again, which cannot happen
  *	lose_round()	a program of the pipeline, or an entry of the slot's job, is missing
- *	plane_up(), values_up()	a leaf has written its part (tree.h), where admit_part() and others release it as here
+ *	part_up(), values_up()	a leaf has written its part (tree.h), where admit_part() and others release it as here
  *
  * join_session() (hello.h) takes and releases the lock of a session. The programs of a query take and release the lock
  * of the query.

@@ -41,7 +41,7 @@ struct fpisa_phv {
 	__u8 uncounted; /* the job does not count the events of adds; only the result flags need them */
 	__u8 marked;	/* FPISA_F_MARKED if the frame came with a mark of congestion, else 0 */
 	__u8 tagged;	/* the frame came with a VLAN tag, which has been removed */
-	__u8 plane;	/* of a leaf: the first plane to send */
+	__u8 part;	/* of a leaf: the first part to send */
 	__u8 port;	/* index of the frame's port, of a part */
 	__u32 payload;	/* bytes after the FPISA header, of a part or a frame of a leaf's parent */
 	struct fpisa_address from; /* source of the frame */
@@ -84,7 +84,7 @@ static __always_inline void fill_phv(struct fpisa_phv *phv, const struct packet 
 	phv->events = 0;
 	phv->rank = h->rank;
 	phv->resend = 0;
-	phv->plane = 0;
+	phv->part = 0;
 	phv->probe = !!(h->flags & FPISA_F_PROBE);
 	phv->mode = job->mode;
 	phv->rounding = job->rounding;

@@ -3,7 +3,7 @@
  * Trees (fpisa/tree.h; doc/protocol.md, section 11): the programs of a leaf and of its parent.
  *
  *	fpisa_part	the parent takes a part of a partial sum, in place of check.h and admission.h
- *	fpisa_up	the leaf seals a complete round and sends its first plane
+ *	fpisa_up	the leaf seals a complete round and sends its first part
  *	fpisa_down	the leaf takes a frame of its parent
  *	fpisa_greet	the leaf takes a HELLO, after hello.h has checked it
  *
@@ -15,224 +15,7 @@
 
 #include "admission.h"
 #include "hello.h"
-
-#define LIMBS FAMILY_LIMBS
-
-/* One block of a plane in the frame. */
-struct digits {
-	__s32 d[FPISA_BLOCK];
-} __attribute__((packed, aligned(4)));
-
-static __always_inline struct digits *digits_of(struct xdp_md *ctx, __u32 b)
-{
-	struct digits *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET + b * sizeof(*p);
-
-	return (void *)(p + 1) <= (void *)(long)ctx->data_end ? p : NULL;
-}
-
-/* Make the payload `payload` bytes long. Return nonzero on an error. Packet pointers become invalid. */
-static __always_inline int resize(struct xdp_md *ctx, __u32 payload)
-{
-	long have = (long)ctx->data_end - (long)ctx->data;
-
-	fpisa_opaque(have);
-	return bpf_xdp_adjust_tail(ctx, (int)(FPISA_PAYLOAD_OFFSET + payload - have)) != 0;
-}
-
-/* -- planes ------------------------------------------------------------------------ */
-
-/* Run fpisa_exact64_carry() of element i. These functions of an element of FP64 are calls, as collapse64() is. */
-GLOBAL_FN int carry_element(struct fpisa_limbs64_block *a, struct fpisa_exp_block *e, __u32 i)
-{
-	if (!a || !e || i >= FPISA_BLOCK)
-		return 0;
-	fpisa_exact64_carry(a, i, &e->e[i]);
-	return 0;
-}
-
-/* Add the planes in which element i has a digit to the set. */
-GLOBAL_FN int add_planes(struct fpisa_planes *set, const struct fpisa_limbs64_block *a, const struct fpisa_exp_block *e,
-			 __u32 i)
-{
-	if (!set || !a || !e || i >= FPISA_BLOCK)
-		return 0;
-	FPISA_ROLLED
-	for (__u32 plane = 0; plane <= FPISA_LIMBS64; plane++)
-		if (fpisa_exact64_digit(a, i, e->e[i], plane))
-			fpisa_planes_add(set, plane);
-	return 0;
-}
-
-GLOBAL_FN int get_digit(const struct fpisa_limbs64_block *a, const struct fpisa_exp_block *e, __u32 i, __u32 plane)
-{
-	return !a || !e || i >= FPISA_BLOCK ? 0 : fpisa_exact64_digit(a, i, e->e[i], plane);
-}
-
-GLOBAL_FN int add_digit(struct fpisa_limbs64_block *a, struct fpisa_exp_block *e, __u32 i, __u32 plane, __s32 digit)
-{
-	if (!a || !e || i >= FPISA_BLOCK)
-		return 0;
-	fpisa_exact64_add_digit(a, i, &e->e[i], plane, digit);
-	return 0;
-}
-
-/* Move carries up in element i of a block, and add its planes, except that of specials, to the set. */
-static __always_inline void carry_lane(struct fpisa_planes *set, struct fpisa_exp_block *e, man_block *m, __u32 i)
-{
-	__s64 *acc;
-
-	if (EXACT64) {
-		carry_element(LIMBS64(m), e, i);
-		add_planes(set, LIMBS64(m), e, i);
-		return;
-	}
-	acc = fpisa_limbs_of(m, i, LIMBS);
-	fpisa_exact_carry(acc, LIMBS);
-	FPISA_ROLLED
-	for (__u32 k = 0; k < LIMBS; k++)
-		set->low |= (__u64) !!(__u32)acc[k] << k;
-	set->low |= (__u64) !!fpisa_exact_digit(acc, LIMBS, LIMBS) << (LIMBS & 63);
-}
-
-/* Move carries up in a block, and add its planes to the set. */
-GLOBAL_FN int carry_block(struct fpisa_planes *set, struct fpisa_exp_block *e, man_block *m)
-{
-	if (!set || !e || !m)
-		return 0;
-	FPISA_EACH(i) {
-		carry_lane(set, e, m, i);
-		if (fpisa_sticky_digit(e->e[i]))
-			fpisa_planes_add(set, FPISA_PLANE_SPECIALS);
-	}
-	return 0;
-}
-
-/* Seal the round in the registers: store its planes. */
-GLOBAL_FN int seal(struct fpisa_phv *phv)
-{
-	struct fpisa_exponents *e = exponents_of(phv);
-	man_block *m = mantissas_of(phv);
-	struct fpisa_partials *x;
-
-	if (!phv || !e || !m)
-		return 0;
-	x = lookup(&fpisa_partials, phv->key);
-	if (!x)
-		return 0;
-	x->in[0] = x->in[1] = (struct fpisa_planes){};
-	EACH_BLOCK(b, phv)
-		carry_block(&x->in[0], &e->b[b], &m[b]);
-	return 0;
-}
-
-/* Return the first plane of the sealed round from `plane` on; above FPISA_PLANE_SPECIALS if there is none. */
-GLOBAL_FN __u32 plane_from(__u32 key, __u32 plane)
-{
-	struct fpisa_partials *x = lookup(&fpisa_partials, key);
-
-	return x ? fpisa_planes_next(&x->in[0], plane) : FPISA_PLANE_SPECIALS + 1;
-}
-
-/* Return the number of parts of the sealed round. */
-GLOBAL_FN __u32 parts_of(__u32 key)
-{
-	struct fpisa_partials *x = lookup(&fpisa_partials, key);
-
-	return (x ? fpisa_planes_count(&x->in[0]) : 0) ?: 1;
-}
-
-static __always_inline __s32 digit_of(const struct fpisa_exp_block *e, man_block *m, __u32 i, __u32 plane)
-{
-	if (plane == FPISA_PLANE_SPECIALS)
-		return fpisa_sticky_digit(e->e[i]);
-	if (EXACT64)
-		return get_digit(LIMBS64(m), e, i, plane);
-	return fpisa_exact_digit(fpisa_limbs_of(m, i, LIMBS), LIMBS, plane & 15);
-}
-
-GLOBAL_FN int get_digits(struct digits *out, const struct fpisa_exp_block *e, man_block *m, __u32 plane)
-{
-	if (!out || !e || !m)
-		return 0;
-	FPISA_EACH(i)
-		out->d[i] = digit_of(e, m, i, plane);
-	return 0;
-}
-
-/* Write a plane into the payload. */
-GLOBAL_FN int run_get_plane(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 plane)
-{
-	struct fpisa_exponents *e = exponents_of(phv);
-	man_block *m = mantissas_of(phv);
-
-	KEEP_ARGUMENT(plane);
-	if (!phv || !e || !m)
-		return 0;
-	EACH_BLOCK(b, phv) {
-		struct digits *out = digits_of(ctx, b);
-
-		if (!out)
-			break;
-		get_digits(out, &e->b[b], &m[b], plane);
-	}
-	return 0;
-}
-
-/* Set the sum of lane i to zero. */
-static __always_inline void clear_lane(struct fpisa_exp_block *e, man_block *m, __u32 i)
-{
-	e->e[i] = EXACT64 ? FPISA_RANGE_NONE << 6 : 0;
-	if (EXACT64)
-		return;
-	FPISA_ROLLED
-	for (__u32 k = 0; k < LIMBS; k++)
-		fpisa_limbs_of(m, i, LIMBS)[k] = 0;
-}
-
-static __always_inline void add_digit_to(struct fpisa_exp_block *e, man_block *m, __u32 i, __u32 plane, __s32 digit)
-{
-	__u16 at = e->e[i];
-
-	if (plane == FPISA_PLANE_SPECIALS) {
-		e->e[i] = fpisa_sticky_add(at, digit);
-	} else if (EXACT64) {
-		add_digit(LIMBS64(m), e, i, plane, digit);
-	} else {
-		fpisa_exact_add_digit(fpisa_limbs_of(m, i, LIMBS), &at, LIMBS, plane & 15, digit);
-		e->e[i] = at;
-	}
-}
-
-GLOBAL_FN int add_digits(const struct digits *in, struct fpisa_exp_block *e, man_block *m, __u32 plane, __u32 first)
-{
-	if (!in || !e || !m)
-		return 0;
-	FPISA_EACH(i) {
-		if (first)
-			clear_lane(e, m, i);
-		add_digit_to(e, m, i, plane, in->d[i]);
-	}
-	return 0;
-}
-
-/* Add the plane in the payload to the registers. */
-GLOBAL_FN int run_add_plane(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 plane)
-{
-	struct fpisa_exponents *e = exponents_of(phv);
-	man_block *m = mantissas_of(phv);
-
-	KEEP_ARGUMENT(plane);
-	if (!phv || !e || !m)
-		return 0;
-	EACH_BLOCK(b, phv) {
-		struct digits *in = digits_of(ctx, b);
-
-		if (!in)
-			break;
-		add_digits(in, &e->b[b], &m[b], plane, phv->first);
-	}
-	return 0;
-}
+#include "packed.h"
 
 /* -- a leaf's frames to its parent ----------------------------------------------------- */
 
@@ -274,20 +57,17 @@ static __always_inline int values_up(struct xdp_md *ctx, struct fpisa_phv *phv, 
 	return send_up(ctx, phv->job, payload_bytes(phv), phv->resend ? FPISA_V_up_again : FPISA_V_up);
 }
 
-/* Send the plane of the sealed round that is next from phv->plane on, and release the slot. */
-static __always_inline int plane_up(struct xdp_md *ctx, struct fpisa_phv *phv, struct packet *p)
+/* Send the part of the sealed round that is next, and release the slot. */
+static __always_inline int part_up(struct xdp_md *ctx, struct fpisa_phv *phv, struct packet *p)
 {
 	struct fpisa_leaf *leaf = lookup(&fpisa_leaves, phv->job);
-	__u32 v = phv->plane ? FPISA_V_up_next : phv->resend ? FPISA_V_up_again : FPISA_V_up;
+	__u32 v = phv->part ? FPISA_V_up_next : phv->resend ? FPISA_V_up_again : FPISA_V_up;
 	struct fpisa_partials *x = lookup(&fpisa_partials, phv->key);
-	__u32 plane = plane_from(phv->key, phv->plane ?: x ? (__u32)x->in[1].low : 0);
-	int last;
+	struct part part = {};
 
-	/* The sum is zero. */
-	if (plane > FPISA_PLANE_SPECIALS)
-		plane = 0;
-	last = plane_from(phv->key, plane + 1) > FPISA_PLANE_SPECIALS;
-	if (resize(ctx, phv->blocks * sizeof(struct digits))) {
+	if (x)
+		part = choose_part(phv, x);
+	if (!x || resize(ctx, part.payload)) {
 		lock_release(&p->slot->lock);
 		return count_verdict(phv->job, FPISA_V_no_room, XDP_DROP);
 	}
@@ -296,11 +76,10 @@ static __always_inline int plane_up(struct xdp_md *ctx, struct fpisa_phv *phv, s
 			lock_release(&p->slot->lock);
 		return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
 	}
-	fpisa_make_one_part(p->h.fpisa, p->slot, p->job, &leaf->up,
-			    (__u16)(plane | parts_of(phv->key) << FPISA_PART_COUNT_SHIFT), last);
-	run_get_plane(ctx, phv, plane);
+	fpisa_make_one_part(p->h.fpisa, p->slot, p->job, &leaf->up, part.reason, part.last);
+	put_part(ctx, phv, part.number);
 	lock_release(&p->slot->lock);
-	return send_up(ctx, phv->job, phv->blocks * sizeof(struct digits), v);
+	return send_up(ctx, phv->job, part.payload, v);
 }
 
 SEC("stage")
@@ -314,10 +93,21 @@ int fpisa_up(struct xdp_md *ctx)
 	if (!find_packet(ctx, phv, &p))
 		return lose_round(ctx, phv, FPISA_V_internal);
 	if (!phv->resend) {
-		seal(phv);
+		seal_round(ctx, phv);
+		if (!find_packet(ctx, phv, &p))
+			return lose_round(ctx, phv, FPISA_V_internal);
 		p.slot->done = 1;
 	}
-	return plane_up(ctx, phv, &p);
+	return part_up(ctx, phv, &p);
+}
+
+/* Return the bytes of a payload that fit an MTU. */
+static __always_inline __u32 room_of(__u32 mtu)
+{
+	const __u32 headers = FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN;
+	__u32 room = mtu > headers ? (mtu - headers) & ~(FPISA_PACKED_ROUND - 1) : 0;
+
+	return room < FPISA_MAX_PAYLOAD ? room : FPISA_MAX_PAYLOAD;
 }
 
 /* Find the route to the parent, as find_nexthop() does. */
@@ -342,6 +132,7 @@ GLOBAL_FN int find_parent(struct xdp_md *ctx, __u32 id)
 	__builtin_memcpy(leaf->parent.mac, fib.dmac, ETH_ALEN);
 	__builtin_memcpy(leaf->parent.local_mac, fib.smac, ETH_ALEN);
 	leaf->parent.ifindex = fib.ifindex;
+	leaf->room = room_of(fib.mtu_result);
 	return FPISA_V_ok;
 }
 
@@ -587,17 +378,17 @@ static __always_inline int next_part(struct fpisa_phv *phv, struct packet *p)
 {
 	struct fpisa_hdr *h = p->h.fpisa;
 	struct fpisa_partials *x = lookup(&fpisa_partials, phv->key);
-	__u32 plane = (h->reason & FPISA_PART_PLANE) + 1;
+	const __u32 part = (h->reason & FPISA_PART_PLANE) + 1;
 
 	if (!x || h->reason & FPISA_PART_VALUES || !lock_take(&p->slot->lock))
 		return 0;
-	if (plane_from(phv->key, plane) > FPISA_PLANE_SPECIALS || !fpisa_make_next_part(h, p->slot)) {
+	if (!has_part(phv->key, x, part) || !fpisa_make_next_part(h, p->slot)) {
 		lock_release(&p->slot->lock);
 		return 0;
 	}
 	phv->blocks = h->count / FPISA_BLOCK;
-	phv->plane = (__u8)plane;
-	x->in[1].low = plane;
+	phv->part = (__u8)part;
+	x->next = part;
 	phv->resend = 1;
 	return 1;
 }
@@ -685,7 +476,7 @@ static __always_inline int add_part(struct xdp_md *ctx, struct fpisa_phv *phv, c
 			run_swap(ctx, phv);
 		run_add_by_unit(ctx, phv);
 	} else {
-		run_add_plane(ctx, phv, part & FPISA_PART_PLANE);
+		add_sums(ctx, phv, part);
 	}
 	p->counters->fused++;
 	p->counters->elements += phv->blocks * FPISA_BLOCK;

@@ -16,7 +16,7 @@
 #define FPISA_TREE_H
 
 #include "frame.h"
-#include "planes.h"
+#include "packed.h"
 
 /* -- a parent's slots ------------------------------------------------------------- */
 
@@ -27,8 +27,13 @@
 struct fpisa_partials {
 	__u64 torn;	    /* ranks of which some, but not all, parts are in the registers */
 	__u32 contributors; /* number of ranks of the leaves in slot.bitmap */
-	__u32 pad;
-	struct fpisa_planes in[FPISA_MAX_WORKERS]; /* parts of a torn rank that are in the registers */
+	__u32 next;	    /* at a leaf: the first part of the sealed round that the parent lacks */
+	union {
+		struct fpisa_planes in[FPISA_MAX_WORKERS]; /* parts of a torn rank that are in the registers */
+		/* at a leaf: the partial sum of the sealed round */
+		struct fpisa_planes planes; /* of FP64 */
+		struct fpisa_packed packed; /* of other formats */
+	};
 };
 
 static __always_inline __u32 fpisa_part_count(__u16 part)
@@ -36,13 +41,19 @@ static __always_inline __u32 fpisa_part_count(__u16 part)
 	return (part & FPISA_PART_COUNT) >> FPISA_PART_COUNT_SHIFT;
 }
 
-/* Return whether `part` is valid for an operation. A sum needs planes, and an operation on encodings needs values. */
+/*
+ * Return whether `part` is valid for an operation. A sum needs planes or packed blocks, and an operation on encodings
+ * needs values.
+ */
 static __always_inline int fpisa_part_valid(__u16 part, const struct fpisa_job *job, __u32 op)
 {
 	__u32 limbs = fpisa_family_limbs(job->family);
 
 	if (fpisa_encoded(fpisa_format_of(job->format), op))
 		return part == (FPISA_PART_VALUES | 1 << FPISA_PART_COUNT_SHIFT);
+	if (part & FPISA_PART_PACKED)
+		return !(part & FPISA_PART_VALUES) && fpisa_part_count(part) && limbs <= FPISA_LIMBS &&
+		       (part & FPISA_PART_PLANE) < FPISA_PACKED_PARTS;
 	return !(part & FPISA_PART_VALUES) && fpisa_part_count(part) &&
 	       fpisa_plane_valid(part & FPISA_PART_PLANE, limbs ? limbs : 1);
 }
@@ -55,7 +66,9 @@ static __always_inline enum fpisa_verdict fpisa_check_partial(const struct fpisa
 {
 	__u32 values = fpisa_payload_bytes(fpisa_format_of(job->format), h->count),
 	      planes = h->count * FPISA_DIGIT_BYTES;
-	int right = payload == (h->reason & FPISA_PART_VALUES ? values : planes);
+	int right = h->reason & FPISA_PART_PACKED ?
+			    payload && payload <= FPISA_MAX_PAYLOAD && !(payload % FPISA_PACKED_ROUND) :
+			    payload == (h->reason & FPISA_PART_VALUES ? values : planes);
 	enum fpisa_verdict v = fpisa_check_contribution(h, right, job, session, from, sport);
 
 	if (v != FPISA_V_ok && v != FPISA_V_length)
@@ -166,6 +179,7 @@ struct fpisa_uplink {
 struct fpisa_leaf {
 	struct fpisa_uplink up;
 	struct fpisa_peer parent; /* the route of the latest HELLO */
+	__u32 room;		  /* bytes of a payload that fit the MTU of this route, up to FPISA_MAX_PAYLOAD */
 };
 
 /* Begin a new attempt. */

@@ -28,6 +28,7 @@
 static struct vectors_rng rng;
 static struct fpisa_job root, flat, leaf[LEAVES];
 static uint32_t loss; /* percent of the frames between leaf and parent */
+static uint32_t room; /* bytes of a part that fit the way to the parent */
 
 static void *map(const char *name)
 {
@@ -84,7 +85,8 @@ static void make(uint8_t format)
 					       .job = ROOT,
 					       .rank = l,
 					       .workers = LEAVES,
-					       .ports = 1}};
+					       .ports = 1},
+					.room = room};
 
 		write_entry("fpisa_leaves", LEAF(l), &at);
 		enter(LEAF(l));
@@ -214,11 +216,13 @@ static void flat_bits(void **state)
 	(void)state;
 	NEED_BPF();
 	rng = (struct vectors_rng){vectors_seed()};
-	for (uint32_t f = 0; f < sizeof(formats); f++) {
-		make(formats[f]);
+	for (uint32_t f = 0; f < 2 * sizeof(formats); f++) {
+		/* A part for the whole chunk, or for each block */
+		room = f % 2 ? 0 : FPISA_MAX_PAYLOAD;
+		make(formats[f / 2]);
 		for (uint64_t chunk = 0; chunk < 60; chunk++) {
 			loss = chunk % 2 ? 30 : 0;
-			one_sum(chunk, formats[f], ops[vectors_below(&rng, sizeof(ops))]);
+			one_sum(chunk, formats[f / 2], ops[vectors_below(&rng, sizeof(ops))]);
 		}
 	}
 }

@@ -4,6 +4,7 @@
  * Test every format of mode exact with sum, avg and scale, up to 64 leaves of 64 ranks, the ends of the range, and the
  * planes that are left out.
  */
+#include <math.h>
 #include "formats.h"
 #include "lib/soft/planes.h"
 #include "ranges.h"
@@ -26,7 +27,10 @@ struct tree {
 	struct oracle_call call;
 	uint32_t leaves, ranks; /* number of ranks of each leaf */
 	struct registers leaf, root;
+	bool packed;	 /* send packed blocks */
+	uint32_t room;	 /* largest size of a part with packed blocks */
 	uint32_t planes; /* number of planes that were sent */
+	size_t bytes;	 /* size of the packed blocks that were sent */
 };
 
 static uint64_t words[LEAVES * RANKS][FPISA_BLOCK];
@@ -72,6 +76,73 @@ static void send_planes(struct tree *t, int first)
 	}
 }
 
+/* Write rows of packed numbers, one element after the other. Return their size. */
+static size_t put_rows(uint8_t *out, __s64 *limbs, int n, uint32_t word)
+{
+	const uint32_t bytes = fpisa_packed_bytes(word), wide = bytes / 4 * 4;
+
+	for (uint32_t k = 0; k < bytes; k++)
+		for (int i = 0; i < FPISA_BLOCK; i++) {
+			const uint32_t digit =
+				fpisa_packed_bits(fpisa_limbs_of(limbs, i, n), n, fpisa_packed_from(word) + 8 * k);
+
+			if (k < wide)
+				out[k / 4 * 4 * FPISA_BLOCK + 4 * (uint32_t)i + k % 4] = (uint8_t)digit;
+			else
+				out[k * FPISA_BLOCK + (uint32_t)i] = (uint8_t)digit;
+		}
+	return FPISA_BLOCK * bytes;
+}
+
+/* Write a piece of the leaf's registers. Return its size. */
+static size_t put_piece(struct tree *t, uint8_t *out, int n, uint32_t word)
+{
+	size_t size = sizeof(word);
+
+	assert_true(fpisa_packed_valid(word, 1, (uint32_t)n) && fpisa_packed_size(word));
+	memcpy(out, &word, sizeof(word));
+	size += put_rows(out + size, (__s64 *)&t->leaf.limbs, n, word);
+	if (word & FPISA_PACKED_SPECIALS)
+		for (int i = 0; i < FPISA_BLOCK; i++)
+			out[size++] = (uint8_t)fpisa_sticky_digit(t->leaf.e.e[i]);
+	assert_int_equal(fpisa_packed_size(word), size);
+	t->bytes += size;
+	return size;
+}
+
+/* Add a part of the leaf's registers to the registers of the root. */
+static void send_part(struct tree *t, const struct fpisa_packed *p, uint32_t part, int n, int first)
+{
+	_Alignas(8) uint8_t out[FPISA_PACKED_MOST + FPISA_PACKED_ROUND] = {0};
+	size_t size = 0;
+
+	for (uint32_t i = 0; i < p->pieces; i++)
+		if (p->part[i] == part)
+			size += put_piece(t, out + size, n, p->word[i]);
+	assert_int_equal(size, p->size[part]);
+	assert_true(size <= p->room);
+	fpisa_soft_add_packed(&t->job, out, fpisa_packed_payload(p, part), registers_of(&t->root), 1, first);
+}
+
+/* Add the leaf's registers, packed, to the registers of the root. */
+static void send_packed(struct tree *t, int first)
+{
+	const int n = (int)fpisa_soft_limbs(&t->job);
+	__s64 *limbs = (__s64 *)&t->leaf.limbs;
+	struct fpisa_used used = {0};
+	struct fpisa_packed p;
+
+	for (int i = 0; i < FPISA_BLOCK; i++) {
+		fpisa_packed_carry(fpisa_limbs_of(limbs, i, n), n);
+		fpisa_packed_use(&used, fpisa_limbs_of(limbs, i, n), n, t->leaf.e.e[i]);
+	}
+	fpisa_packed_begin(&p, t->room, 1);
+	fpisa_packed_append_block(&p, fpisa_pack(&used, n, 0));
+	assert_true(p.parts <= FPISA_PACKED_PARTS && p.pieces <= FPISA_PACKED_PARTS);
+	for (uint32_t part = 0; part < p.parts; part++)
+		send_part(t, &p, part, n, first && !part);
+}
+
 /* Sum the words of all ranks in two levels. The leaves are added in rotated order. Return the flags. */
 static uint32_t sum(struct tree *t, uint32_t begin, struct fpisa_final fin, uint64_t *out)
 {
@@ -86,7 +157,10 @@ static uint32_t sum(struct tree *t, uint32_t begin, struct fpisa_final fin, uint
 				fpisa_put_word(payload, i, t->f, words[leaf * t->ranks + r][i]);
 			fpisa_soft_add(&t->job, (uint32_t)t->call.op, payload, registers_of(&t->leaf), 1, !r);
 		}
-		send_planes(t, !n);
+		if (t->packed)
+			send_packed(t, !n);
+		else
+			send_planes(t, !n);
 	}
 	flags = fpisa_soft_read(&t->job, &fin, payload, registers_of(&t->root), 1);
 	for (int i = 0; i < FPISA_BLOCK; i++)
@@ -150,6 +224,8 @@ static void choose(struct tree *t, struct vectors_rng *rng)
 		t->call.factor = (vectors_below(rng, 2) ? 1.0 : -1.0) * (1 + vectors_below(rng, 1000)) /
 				 (double)(1u << vectors_below(rng, 31));
 	t->call.reciprocal = t->call.op == FPISA_OP_AVG && vectors_below(rng, 2);
+	t->packed = t->job.format != FPISA_FORMAT_FP64 && vectors_below(rng, 2);
+	t->room = vectors_below(rng, FPISA_PACKED_MOST + 64);
 }
 
 static void every_format(void **state)
@@ -195,6 +271,8 @@ static void ends_of_the_range(void **state)
 					words[r][i] = most ^ negative ^ (r < turn ? 0 : sign);
 				words[vectors_below(&rng, LEAVES * RANKS)][i] = most ^ negative ^ vectors_below(&rng, 4);
 			}
+			t.packed = t.job.format != FPISA_FORMAT_FP64 && round % 2;
+			t.room = vectors_below(&rng, FPISA_PACKED_MOST + 64);
 			t.call.op = round % 2 ? FPISA_OP_SCALE : FPISA_OP_SUM;
 			t.call.factor = round < 2 ? 0x1p-13 : -0x1.fffffep-14;
 			t.job.rounding = (uint8_t)(FPISA_ROUND_DOWN + round / 2);
@@ -267,13 +345,46 @@ static void planes_left_out(void **state)
 	assert_uint_in_range(planes_of(&rng, FPISA_FORMAT_FP32, 127, 0x7f800000), 2, 3);
 }
 
+/* Return the bytes that a leaf of 8 ranks takes for a packed block of whole numbers below `most`, in units of 2^e. */
+static size_t bytes_of(struct vectors_rng *rng, uint32_t most, int e)
+{
+	struct tree t = tree_of(FPISA_FORMAT_FP32, 1, 8);
+	uint64_t got[FPISA_BLOCK];
+
+	t.packed = true;
+	t.room = FPISA_MAX_PAYLOAD;
+	for (uint32_t r = 0; r < 8; r++)
+		for (int i = 0; i < FPISA_BLOCK; i++) {
+			const float value = ldexpf((float)vectors_below(rng, most) - (float)(most / 2), e);
+			uint32_t word;
+
+			memcpy(&word, &value, sizeof(word));
+			words[r][i] = word;
+		}
+	sum(&t, 0, fpisa_final_of(t.f, FPISA_OP_SUM, 0, 8, 0), got);
+	return t.bytes;
+}
+
+/* A packed block has as many bytes as the sums need, wherever they begin. */
+static void packed_bytes(void **state)
+{
+	struct vectors_rng rng = {vectors_seed()};
+
+	(void)state;
+	assert_int_equal(bytes_of(&rng, 1, 0), 0);
+	for (int e = -149; e < 100; e++) {
+		assert_int_equal(bytes_of(&rng, 16, e), 4 + FPISA_BLOCK);
+		assert_uint_in_range(bytes_of(&rng, 2002, e), 4 + FPISA_BLOCK, 4 + 2 * FPISA_BLOCK);
+		assert_uint_in_range(bytes_of(&rng, 1 << 23, e), 4 + 3 * FPISA_BLOCK, 4 + 4 * FPISA_BLOCK);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_format),
-		cmocka_unit_test(ends_of_the_range),
-		cmocka_unit_test(shared_exponents),
-		cmocka_unit_test(planes_left_out),
+		cmocka_unit_test(every_format),	    cmocka_unit_test(ends_of_the_range),
+		cmocka_unit_test(shared_exponents), cmocka_unit_test(planes_left_out),
+		cmocka_unit_test(packed_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,6 +17,7 @@ import trees  # noqa: E402
 
 JOB, HOSTS, RANKS = 5, 8, 8
 COUNT, ELEMENTS = 64000, 256
+BYTES = 2  # of a sum of eight numbers of up to 1001; the part is as long as the result
 PINS = "/run/tree-hosts"  # a BPF filesystem for the tests of this file; the usual one belongs to a single test
 ROOT = "10.98.0.1"
 pytestmark = [pytest.mark.together, pytest.mark.long]
@@ -76,8 +77,9 @@ def test_bytes(net):
         counted = net.counters(JOB, f"{PINS}/{h + 1}")
         parts = (counted["v_up"] + counted["v_up_next"]) / chunks
         sent, received = (now - was for now, was in zip(net.link(h), before[h]))
-        up, down = trees.uplink(chunks, ELEMENTS, parts)
+        up, down = trees.uplink(chunks, ELEMENTS, parts, BYTES)
         rank = chunks * trees.frame(4 * ELEMENTS)
         print(f"host {h}: {parts:.2f} parts, sent {sent / rank:.2f}, received {received / rank:.2f} times one rank's bytes")
-        assert counted["v_up"] == chunks
+        assert counted["v_up"] == chunks and parts == 1
+        assert sent < 1.1 * rank and received < 1.1 * rank
         assert up < sent < 1.1 * up and down < received < 1.1 * down, (h, parts, sent, received)

@@ -102,3 +102,62 @@ void fpisa_soft_add_plane(const struct fpisa_job *j, uint32_t plane, const void 
 		add_digit(&x, plane, digit);
 	}
 }
+
+/* Add the number of element `i` in a row of 1 or 4 bytes for each element. The highest row of a block has signs. */
+static void add_number(const struct element *x, const unsigned char *row, uint32_t i, uint32_t bytes, uint32_t from,
+		       int last)
+{
+	__s32 number = (__s8)row[i];
+
+	if (bytes == sizeof(number))
+		memcpy(&number, row + sizeof(number) * i, sizeof(number));
+	fpisa_packed_add(x->acc, x->e, x->limbs, from,
+			 last			 ? number :
+			 bytes == sizeof(number) ? (__s64)(__u32)number :
+						   (__s64)(__u8)number);
+}
+
+/* Add the rows of a piece, which follow `word`, to its block. */
+static void add_rows(const struct fpisa_job *j, const unsigned char *in, __u32 word, struct fpisa_soft_registers r)
+{
+	const uint32_t first = (word & FPISA_PACKED_BLOCK) * FPISA_BLOCK;
+	uint32_t from = fpisa_packed_from(word), bytes;
+
+	for (uint32_t left = fpisa_packed_bytes(word); left; left -= bytes) {
+		bytes = left >= sizeof(__s32) ? sizeof(__s32) : 1;
+		for (uint32_t i = 0; i < FPISA_BLOCK; i++) {
+			const struct element x = element_of(j, r, first + i);
+
+			add_number(&x, in, i, bytes, from, left == bytes && !(word & FPISA_PACKED_MORE));
+		}
+		in += FPISA_BLOCK * bytes;
+		from += 8 * bytes;
+	}
+	for (uint32_t i = 0; word & FPISA_PACKED_SPECIALS && i < FPISA_BLOCK; i++) {
+		const struct element x = element_of(j, r, first + i);
+
+		*x.e = fpisa_sticky_add(*x.e, in[i]);
+	}
+}
+
+void fpisa_soft_add_packed(const struct fpisa_job *j, const void *in, size_t size, struct fpisa_soft_registers r,
+			   uint32_t blocks, int first)
+{
+	const unsigned char *at = in, *end = at + size;
+	__u32 word;
+
+	for (uint32_t i = 0; first && i < blocks * FPISA_BLOCK; i++) {
+		const struct element x = element_of(j, r, i);
+
+		clear(&x);
+	}
+	while ((size_t)(end - at) >= sizeof(word)) {
+		memcpy(&word, at, sizeof(word));
+		if (!word || !fpisa_packed_valid(word, blocks, fpisa_soft_limbs(j)) ||
+		    fpisa_packed_size(word) > (size_t)(end - at))
+			return;
+		if (fpisa_packed_size(word))
+			add_rows(j, at + sizeof(word), word, r);
+		at += fpisa_packed_size(word) ?: sizeof(word);
+	}
+}

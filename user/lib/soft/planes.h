@@ -4,7 +4,7 @@
 #define FPISA_SOFT_PLANES_H
 
 #include "blocks.h"
-#include "fpisa/planes.h"
+#include "fpisa/packed.h"
 
 /* Return the number of limbs of a superaccumulator of the job. */
 uint32_t fpisa_soft_limbs(const struct fpisa_job *j);
@@ -22,5 +22,12 @@ void fpisa_soft_get_plane(const struct fpisa_job *j, uint32_t plane, void *out, 
 /* Add a plane to the registers. The first plane of a round clears the registers first. */
 void fpisa_soft_add_plane(const struct fpisa_job *j, uint32_t plane, const void *in, struct fpisa_soft_registers r,
 			  uint32_t blocks, int first);
+
+/*
+ * Add the packed blocks in `size` bytes to the registers, for formats other than FP64. The first part of a round clears
+ * the registers first.
+ */
+void fpisa_soft_add_packed(const struct fpisa_job *j, const void *in, size_t size, struct fpisa_soft_registers r,
+			   uint32_t blocks, int first);
 
 #endif

@@ -165,6 +165,8 @@ static int add_part(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *s
 
 	if (p->h->reason & FPISA_PART_VALUES)
 		fpisa_soft_add(&s->job, p->h->op, p->payload, r, p->blocks, first);
+	else if (p->h->reason & FPISA_PART_PACKED)
+		fpisa_soft_add_packed(&s->job, p->payload, *p->len - sizeof(*p->h), r, p->blocks, first);
 	else
 		fpisa_soft_add_plane(&s->job, p->h->reason & FPISA_PART_PLANE, p->payload, r, p->blocks, first);
 	count(&s->counters.fused, 1);
