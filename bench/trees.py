@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Time and state of sums over trees, calculated: bytes on each link, window, memory, time of a sum and of a join.
+"""Calculate the time and state of sums over trees: bytes on each link, window, memory, time of a sum and of a join.
 
     trees.py [--ranks 64,512,...] [--rate GBIT] [--megabytes V] [--elements N] [--parts P] [--bytes B] [--trip US] [--children C]
 
@@ -20,7 +20,7 @@ LIMBS = 8 * 8 + 2  # bytes of an element's superaccumulator and exponent registe
 SLOT = 64 + 1040  # struct fpisa_slot, struct fpisa_partials
 MOST_SLOTS = 1024  # FPISA_MAX_WINDOW
 PAUSE_S = 0.05  # longest time between two HELLOs of a rank (user/lib/base/hello.c)
-ROUNDS_A_LEVEL = 2  # HELLOs of a rank that a level takes: one that completes its set, one that learns of the generation
+ROUNDS_A_LEVEL = 2  # HELLOs of a rank for each level: one completes the level's set, and one fetches the generation
 
 
 def frame(payload):

@@ -15,9 +15,9 @@ static const char doctor_more[] =
 	"  DEV                interfaces to check; default all that are up. If a named interface\n"
 	"                     has no XDP program, doctor attaches one for a moment to see\n"
 	"                     whether the driver accepts it. This may interrupt its traffic\n"
-	"  --worker ADDR      check this machine as a worker of the aggregator at ADDR. DEV is\n"
-	"                     the interface towards it; default that of the route. If\n"
-	"                     FPISA_MANAGER and FPISA_KEY are set, also try to join a group\n"
+	"  --worker ADDR      address of the aggregator, to check this machine as one of its\n"
+	"                     workers. DEV is the interface towards it; default that of the route.\n"
+	"                     If FPISA_MANAGER and FPISA_KEY are set, also try to join a group\n"
 	"  --config FILE      file whose section [manager] is checked; default " CONFIG_FILE "\n"
 	"  --rate RATE        rate of each worker's link, such as 10G, to compare this machine's with;\n"
 	"                     default the same as this machine's\n";
@@ -31,21 +31,22 @@ static const char config_more[] =
 	"  [manager]          at most once, for fpisa serve\n"
 	"  [key NAME]         for each key with separate limits, for fpisa serve\n"
 	"A line is KEY = VALUE. An option without an argument takes yes or no. # begins a comment. The whole file is\n"
-	"checked first: all of it is applied, or nothing. config check warns if the file names something that is missing.\n";
+	"checked first, and an error in it prevents all changes. config check warns if the file names something that does\n"
+	"not exist.\n";
 
 static const struct verb verbs[] = {
 	{"load", verb_load,
 	 "DEV... [--mode native|skb] [--port N] [--slots N] [--group G] [--cpus LIST [--cpu-queue N]] [--json]",
 	 "attach the datapath to interfaces",
-	 "  --mode native|skb  in the driver (default), or in the stack for any driver\n"
+	 "  --mode native|skb  where XDP runs: in the driver (default), or in the stack, for any driver\n"
 	 "  --port N           UDP port of the aggregator; default 18000\n"
 	 "  --slots N          slots that all jobs share, 64 to 65536; default 1024. Each takes 10 KB of kernel memory, and\n"
 	 "                     as soon as jobs need it 13 KB more (fp64, mode fpisa64, exact sums of fp16 and of one byte)\n"
 	 "                     and 27 KB more (other exact sums, which have the first quarter of the slots)\n"
-	 "  --group G          group that may run status, stats, histogram, slots, job list, job show\n"
-	 "  --cpus LIST        CPUs that sum, such as 0,2-5; they get slots in turn, and\n"
-	 "                     the receiving CPU passes frames on. For a device with one receive\n"
-	 "                     queue and native XDP; default the CPU that receives the frame\n"
+	 "  --group G          Unix group that may run status, stats, histogram, slots, job list, job show\n"
+	 "  --cpus LIST        CPUs that sum, such as 0,2-5; default the CPU that receives the frame. Each\n"
+	 "                     slot belongs to one of them, to which the receiving CPU passes its frames.\n"
+	 "                     For a device with one receive queue and native XDP\n"
 	 "  --cpu-queue N      frames that may wait at each of these CPUs, at most 16384; default 4096\n"
 	 "Interfaces of one --pin directory share one datapath, and you can add more later. Load only one\n"
 	 "interface of a stack such as a bridge and its ports: doc/guide.md, section 3.\n"},
@@ -74,18 +75,19 @@ static const struct verb verbs[] = {
 	{"serve", verb_serve, "[--manager HOST[:PORT]] [--address ADDR] [--rate RATE] [--colocated DEV] [FILE]",
 	 "run the manager, which creates jobs for groups of workers on request",
 	 "  FILE               default " CONFIG_FILE "; its section [manager] sets the limits\n"
-	 "  --manager HOST[:PORT]  be an aggregator of the manager on that host instead, which gives this\n"
-	 "                     datapath shares of its groups' calls; the last key of key-file is shown\n"
-	 "  --address ADDR     address of this host that workers send to; default the one that reaches\n"
-	 "                     the manager\n"
+	 "  --manager HOST[:PORT]  host of another manager: do not manage groups, but be one of its\n"
+	 "                     aggregators, which gets shares of its groups' calls. The last key of\n"
+	 "                     key-file authenticates this host\n"
+	 "  --address ADDR     address of this host that workers send to; default the address that\n"
+	 "                     reaches the manager\n"
 	 "  --rate RATE        rate of this host's link, such as 10G; default the interface's\n"
-	 "  --colocated DEV    for a host with workers: first load the datapath on DEV and on lo, in\n"
-	 "                     generic mode; if --manager names this host, be the manager\n"
+	 "  --colocated DEV    interface of a host that also has workers: first load the datapath on DEV\n"
+	 "                     and on lo, in generic mode. If --manager names this host, be the manager\n"
 	 "The manager runs until SIGTERM or SIGINT. Groups continue, and a manager that starts again serves them. At\n"
 	 "SIGHUP it reads FILE and the keys again, except listen, port and user. If the file has an error, nothing changes.\n"
 	 "Connected ranks stay, even if their key is gone. Creating jobs needs the capabilities of job add; the process that\n"
 	 "talks to the network does not have these capabilities.\n"},
-	{"key new", verb_key_new, "NAME FILE [--json]", "draw a key for groups, and append it to a file",
+	{"key new", verb_key_new, "NAME FILE [--json]", "create a random key for groups, and append it to a file",
 	 "The verb creates the file if it does not exist, readable by its owner alone. A line is NAME:ID:SECRET. Two keys of\n"
 	 "one name are valid at once, so give workers the new key before you remove the old one.\n"},
 	{"group list", verb_group_list, "[--json]", "list the groups of fpisa serve",
@@ -97,12 +99,11 @@ static const struct verb verbs[] = {
 	{"group kill", verb_group_kill, "NAME [--json]", "end a group: fail its ranks, delete its jobs", NULL},
 	{"stats", verb_stats, "[JOB] [--watch [SECONDS]] [--json | --prometheus[=FILE]]",
 	 "show counters and rates, of one job or of all",
-	 "  --watch [SECONDS]  repeat with rates; default every second. A terminal shows as many\n"
-	 "                     rows as fit, without those that are zero\n"
-	 "  --prometheus[=FILE]  Prometheus' text format, on stdout or into FILE. FILE is\n"
-	 "                     replaced atomically, and with --watch repeatedly. node_exporter\n"
-	 "                     scrapes a file *.prom in the directory of its option\n"
-	 "                     --collector.textfile.directory\n"
+	 "  --watch [SECONDS]  seconds between repetitions, which also show rates; default 1. A terminal\n"
+	 "                     shows as many rows as fit, without those that are zero\n"
+	 "  --prometheus[=FILE]  Prometheus' text format, on stdout or into FILE. FILE is replaced\n"
+	 "                     atomically, with --watch each time. node_exporter scrapes a file *.prom\n"
+	 "                     in the directory of its option --collector.textfile.directory\n"
 	 "The table omits drop reasons that are zero. The JSON contains them. A job number's counters begin again when it is\n"
 	 "given to a new job, so without JOB the table adds up the latest job of each number, and frames of no job.\n"},
 	{"histogram", verb_histogram, "JOB [--json]", "show the magnitudes that the adds of a job discarded",

@@ -53,7 +53,7 @@ static int some_are_dead(void *arg)
  * Return whether the attempt succeeded on all ranks. If it failed, one rank reports the reason. A rank that only timed
  * out waiting for other ranks reports its reason only if no rank has another reason.
  *
- * If a rank is dead, MPI would wait for ever for its vote. In that case keep the service, so that every call reports
+ * If a rank is dead, MPI would wait forever for its vote. In that case keep the service, so that every call reports
  * the dead rank.
  */
 static enum service_state all_well(MPI_Comm c, const struct attempt *a, const char *what)
@@ -67,7 +67,7 @@ static enum service_state all_well(MPI_Comm c, const struct attempt *a, const ch
 	if (PMPI_Iallreduce(&vote[0], &vote[1], 1, MPI_INT, MPI_MIN, c, &r))
 		return SERVICE_MPI;
 	if (!wait_mpi(&r, some_are_dead, m)) {
-		comm_get(m); /* keep this reference for ever, because MPI still uses the vote */
+		comm_get(m); /* keep this reference forever, because MPI still uses the vote */
 		return SERVICE_FPISA;
 	}
 	worst = vote[1];
@@ -121,7 +121,7 @@ static int place(struct attempt *a, MPI_Comm c)
 	a->rank = (uint32_t)m->levels.number;
 	a->size = (uint32_t)m->levels.hosts;
 	if (a->size == 1 && !m->rank)
-		say(m, all_are_mpi_s, "FPISA_TWO_LEVELS needs more than one host");
+		say(m, all_are_mpi_s, "FPISA_TWO_LEVELS needs more than one host; unset it");
 	return a->size == 1;
 }
 
@@ -145,7 +145,7 @@ static int spread_offer(struct comm *m, MPI_Comm c)
 	if (m->offer.two_levels && m->offer.mode == MODE_EXACT) {
 		if (!m->rank)
 			say(m, "FPISA_TWO_LEVELS is not used",
-			    "mode exact rounds once, but with two levels each host would round first");
+			    "mode exact rounds once, but with FPISA_TWO_LEVELS each host would round first");
 		m->offer.two_levels = 0;
 	}
 	return 0;

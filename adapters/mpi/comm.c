@@ -217,8 +217,8 @@ static int fail(const struct comm *m, MPI_Comm c, const char *error)
 int comm_no_memory(const struct comm *m, MPI_Comm c)
 {
 	return fail(m, c,
-		    "no memory for a call that the other ranks make; give the process more memory, or reduce fewer "
-		    "values at a time");
+		    "not enough memory for a call that the other ranks make; give the process more "
+		    "memory, or reduce fewer values at a time");
 }
 
 int comm_no_request(const struct comm *m, MPI_Comm c, int rc)
@@ -227,7 +227,7 @@ int comm_no_request(const struct comm *m, MPI_Comm c, int rc)
 	int n;
 
 	PMPI_Error_string(rc, why, &n);
-	snprintf(error, sizeof(error), "MPI gives no request for a call that the other ranks make: %s", why);
+	snprintf(error, sizeof(error), "MPI cannot create a request for a call that the other ranks make: %s", why);
 	return fail(m, c, error);
 }
 

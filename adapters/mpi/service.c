@@ -51,13 +51,15 @@ static int join_job(struct service *s, const struct offer *o, int k, uint32_t si
 	else
 		return rc;
 	if (!rc && info.workers != size) {
-		snprintf(own_error, sizeof(own_error), "job %u has %u ranks, but the communicator needs %u",
+		snprintf(own_error, sizeof(own_error),
+			 "job %u has %u ranks, but the communicator needs %u; create the job with as many "
+			 "--workers",
 			 o->job[k].job, info.workers, size);
 		rc = -EINVAL;
 	} else if (!rc && (info.format >= TYPES || s->job[info.format])) {
 		snprintf(own_error, sizeof(own_error),
-			 "job %u has a format that is not supported, or the same "
-			 "format as another job",
+			 "job %u has a format that MPI calls do not use, or the format of another job in "
+			 "FPISA_JOBS; list at most one job each of fp16, fp32 and fp64",
 			 o->job[k].job);
 		rc = -EINVAL;
 	}
@@ -77,7 +79,7 @@ int service_join(struct service **out, const struct offer *o, uint32_t rank, uin
 
 	own_error[0] = 0;
 	if (!s) {
-		snprintf(own_error, sizeof(own_error), "no memory for the service");
+		snprintf(own_error, sizeof(own_error), "not enough memory to join; give the process more memory");
 		return -ENOMEM;
 	}
 	if (!o->jobs)
@@ -116,7 +118,7 @@ int service_probe(struct service *s, enum fpisa_dtype type)
 
 	own_error[0] = 0;
 	if (!s->group && !s->job[type] && !s->lost[0]) {
-		snprintf(own_error, sizeof(own_error), "no job of FPISA_JOBS has this format");
+		snprintf(own_error, sizeof(own_error), "no job of FPISA_JOBS has this format; add one");
 		return -EINVAL;
 	}
 	rc = service_start(s, &call, &r);

@@ -149,12 +149,16 @@ static void read_manager(struct offer *o)
 		return;
 	}
 	if (strlen(manager) >= sizeof(o->host)) {
-		snprintf(o->why_not, sizeof(o->why_not), "FPISA_MANAGER is too long for a host name");
+		snprintf(o->why_not, sizeof(o->why_not),
+			 "FPISA_MANAGER is too long for a host name; set it to the host of fpisa serve");
 		return;
 	}
 	strcpy(o->host, manager);
 	if (getrandom(number, sizeof(number), 0) != (ssize_t)sizeof(number)) {
-		snprintf(o->why_not, sizeof(o->why_not), "no random number for the group's name: %s", strerror(errno));
+		snprintf(o->why_not, sizeof(o->why_not),
+			 "cannot get a random number for the group's name: %s; allow this process to call "
+			 "getrandom()",
+			 strerror(errno));
 		return;
 	}
 	snprintf(o->name, sizeof(o->name), "mpi-%016llx%016llx", (unsigned long long)number[0],

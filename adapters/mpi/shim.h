@@ -195,7 +195,7 @@ void report_print(void);		/* call when MPI ends */
 
 /*
  * MPI transfers its messages only inside its functions. A thread that waits for something else must call MPI meanwhile.
- * Otherwise other ranks would wait for ever for messages of this rank. A mover is a request that never completes, and
+ * Otherwise other ranks would wait forever for messages of this rank. A mover is a request that never completes, and
  * testing the mover makes MPI transfer its messages. Only one thread at a time may use a mover.
  */
 int wait_mover(MPI_Request *mover); /* returns MPI_SUCCESS, or an MPI error */

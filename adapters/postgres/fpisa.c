@@ -20,14 +20,15 @@ struct fpisa_superacc *state_new(FunctionCallInfo fcinfo)
 	MemoryContext memory;
 
 	if (!AggCheckCallContext(fcinfo, &memory))
-		elog(ERROR, "fpisa: an aggregate's function was called outside an aggregate");
+		elog(ERROR, "fpisa: the function of an aggregate was called outside an aggregate; call the "
+			    "aggregate instead");
 	return MemoryContextAllocZero(memory, fpisa_superacc_size(0));
 }
 
 struct fpisa_superacc *state_enlarge(struct fpisa_superacc *a, struct fpisa_superacc_window w)
 {
 	if (w.limbs <= a->limbs)
-		elog(ERROR, "fpisa: a sum has overflowed its limbs");
+		elog(ERROR, "fpisa: a sum needs more than its largest size; please report this bug");
 	if (w.limbs > FPISA_SUPERACC_LEAST)
 		a = repalloc(a, fpisa_superacc_size(w.limbs));
 	fpisa_superacc_move(a, w);
@@ -42,7 +43,7 @@ struct fpisa_superacc *state_merge(struct fpisa_superacc *a, const struct fpisa_
 		a = state_enlarge(a, fpisa_superacc_cover(a, b, f));
 	if (rc)
 		ereport(ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-			errmsg("the partials have more than 2^63 - 1 rows"));
+			errmsg("the partials have more than 2^63 - 1 rows"), errhint("Merge fewer partials."));
 	return a;
 }
 

@@ -120,7 +120,8 @@ static Tensors multiplied(const Tensors &tensors, const c10d::ReduceOp &op)
 	if (static_cast<c10d::ReduceOp::RedOpType>(op) != c10d::ReduceOp::PREMUL_SUM)
 		return tensors;
 	auto *factor = dynamic_cast<c10d::NCCLPreMulSumSupplement *>(op.supplement_.get());
-	TORCH_CHECK(factor, "fpisa: PREMUL_SUM has no factor");
+	TORCH_CHECK(factor, "fpisa: PREMUL_SUM has no factor; create it with "
+			    "torch.distributed._make_nccl_premul_sum()");
 #if TORCH_VERSION_MAJOR >= 2
 	const bool scalar = !factor->tensor_factor.defined();
 #else
@@ -283,9 +284,9 @@ class Backend final : public Base
 		if (out.size() != 1 || in.size() != 1 || !ours(in[0], o.reduceOp, &type, &op) || !same(out, in[0]))
 			return by_inner("reduce_scatter", joined(in), o.reduceOp,
 					[&](Base &by) { return by.reduce_scatter(out, in, o); });
-		TORCH_CHECK(
-			in[0].size() == (size_t)getSize() && in[0][getRank()].numel() == out[0].numel(),
-			"fpisa: reduce_scatter: a tensor for each rank is needed, and this rank's must be as large as the output");
+		TORCH_CHECK(in[0].size() == (size_t)getSize() && in[0][getRank()].numel() == out[0].numel(),
+			    "fpisa: reduce_scatter: pass a tensor for each rank, of which this rank's is as "
+			    "large as the output");
 		for (const auto &t : in[0])
 			parts.push_back(t.numel());
 		report_.ours("reduce_scatter", in[0]);
@@ -419,7 +420,9 @@ class Backend final : public Base
 
 	Pending endCoalescing() override
 	{
-		TORCH_CHECK(coalesced_, "fpisa: endCoalescing() was called without startCoalescing()");
+		TORCH_CHECK(coalesced_,
+			    "fpisa: endCoalescing() was called without startCoalescing(); call startCoalescing() "
+			    "first");
 		if (gpus_apart())
 			noted(inner_of_gpus_->endCoalescing());
 		auto works = std::move(*coalesced_);
@@ -458,8 +461,7 @@ class Backend final : public Base
 	{
 		Base &by = inner_of("all_reduce", tensors);
 
-		report_.inner(by.getBackendName(), "all_reduce", "sparse tensors are not summed by fpisa", tensors,
-			      true);
+		report_.inner(by.getBackendName(), "all_reduce", "fpisa does not sum sparse tensors", tensors, true);
 		return by.allreduce_sparse(tensors, o);
 	}
 

@@ -259,11 +259,11 @@ class Call final : public c10d::Work
 				c10::impl::VirtualGuardImpl(arrival_->stream.device_type())
 					.synchronizeStream(arrival_->stream);
 		} catch (const c10::Error &) {
-			return; /* a device that failed copies no more */
+			return; /* a failed device no longer copies */
 		}
 	}
 
-	/* Note the point after the last copy, of a failed call too. */
+	/* Record the point after the last copy, even if the call has failed. */
 	void record()
 	{
 		if (arrival_)
@@ -367,7 +367,7 @@ class Session final : public std::enable_shared_from_this<Session>
 
 	/*
 	 * Leave the group. Calls in progress end with an error. The caller must not hold Python's lock, because threads
-	 * that wait for calls may need the lock. May be called again, and does nothing then.
+	 * that wait for calls may need the lock. A second call does nothing.
 	 */
 	void leave()
 	{
@@ -596,7 +596,7 @@ class Session final : public std::enable_shared_from_this<Session>
 
 	/*
 	 * Leave the group in a child after fork(). The session's threads do not exist in the child, and a lock may be
-	 * held for ever.
+	 * held forever.
 	 */
 	void leave_in_child()
 	{

@@ -41,9 +41,12 @@
 namespace fpisa_torch
 {
 
-inline constexpr char DESTROYED[] = "fpisa: this process group is destroyed";
+inline constexpr char DESTROYED[] = "fpisa: this process group is destroyed; create a new one";
 
-/* Return whether tensors of the device travel through a buffer of the host. Others are sent from where they are. */
+/*
+ * Return whether tensors of the device travel through a buffer of the host. Tensors of other devices are sent without a
+ * copy.
+ */
 inline bool is_staged(const c10::Device &device)
 {
 	return device.is_cuda() || device.type() == c10::DeviceType::PrivateUse1;
@@ -66,8 +69,8 @@ template <class Any> static void *native_stream(const Any &, long)
 }
 
 /*
- * Return whether the stream's work is being recorded for a CUDA graph, which cannot be on the default stream, nullptr. The
- * function of CUDA's runtime is there if PyTorch has loaded it.
+ * Return whether the stream's work is being recorded for a CUDA graph, which cannot be on the default stream, nullptr.
+ * The function of CUDA's runtime exists if PyTorch has loaded the runtime.
  */
 inline bool is_captured(const c10::Stream &stream)
 {
@@ -224,7 +227,10 @@ class Transfer
 		memory(kept_, first - own_, count).copy_(sums, true);
 	}
 
-	/* Return a buffer for elements in the memory of the host. PyTorch keeps pinned memory that is freed, for the next. */
+	/*
+	 * Return a buffer for elements in the memory of the host. PyTorch keeps freed pinned memory for the next
+	 * buffer.
+	 */
 	at::Tensor buffer(size_t count) const
 	{
 		return at::empty({int64_t(count * size())},
@@ -253,7 +259,7 @@ class Transfer
 
       private:
 	static constexpr size_t LEAST = 1 << 20, MOST = 4 << 20; /* bytes of a chunk */
-	static constexpr size_t FRAMES = 1 << 12; /* a chunk's elements are a multiple, for full frames */
+	static constexpr size_t FRAMES = 1 << 12; /* a chunk's elements are a multiple, so that frames are full */
 
 	/* Return the first of the elements that both ranges have, and their number. */
 	static std::pair<size_t, size_t> common(size_t first, size_t end, size_t other, size_t other_end)
@@ -337,7 +343,7 @@ class Staging
 		std::unique_lock<std::mutex> lock(lock_);
 
 		allow_captures_elsewhere();
-		prctl(PR_SET_TIMERSLACK, 1ul); /* so that await() looks as often as it says */
+		prctl(PR_SET_TIMERSLACK, 1ul); /* so that await() polls as often as its comment says */
 		for (;;) {
 			changed_.wait(lock, [&] { return closed_ || !queue_.empty(); });
 			if (queue_.empty())
@@ -372,7 +378,7 @@ class Staging
 		} catch (...) {
 			transfer->fail(std::current_exception());
 		}
-		transfer = nullptr; /* while the device is current */
+		transfer = nullptr; /* destroyed while the device is current */
 	}
 
       private:
@@ -390,7 +396,7 @@ class Staging
 
 		~Chunk()
 		{
-			staging.release(); /* before the transfer, whose end may free the session */
+			staging.release(); /* declared before the transfer, whose end may free the session */
 		}
 
 		Staging &staging;
@@ -457,7 +463,7 @@ class Staging
 		return chunk;
 	}
 
-	/* Wait until the chunk is in its buffer. The device may compute its values for long. */
+	/* Wait until the chunk is in its buffer. The device may compute its values for a long time. */
 	void await(const Chunk &chunk)
 	{
 		while (!chunk.landed.query()) {
@@ -479,7 +485,7 @@ class Staging
 		c.send = chunk->values.defined() ? chunk->values.data_ptr() : nullptr;
 		c.recv = chunk->sums.defined() ? chunk->sums.data_ptr() : nullptr;
 		c.count = chunk->count;
-		/* The same number of values in other chunks, or on a CPU, is another call. */
+		/* A call with the same number of values, but with other chunks or on a CPU, has a different tag. */
 		c.tag = (c.tag ^ transfer.call().count) * 0x9e3779b97f4a7c15ull + 2;
 		c.on_done = done;
 		c.arg = chunk.get();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * An accelerator for tests of adapters/torch/staging.hpp: device type PrivateUse1, whose memory is the host's. Each stream
- * is a thread that does its copies late, as set by delay(). An operation besides copies runs on the CPU, after the current
- * stream. Memory that is freed is unmapped at once, but memory that a stream was recorded for only after that stream. So a
- * missing wait gives a wrong result, and memory freed too early a crash.
+ * An accelerator for tests of adapters/torch/staging.hpp: device type PrivateUse1, whose memory is the host's. Each
+ * stream is a thread that does its copies late, as set by delay(). An operation besides copies runs on the CPU, after
+ * the current stream. Freed memory is unmapped at once, or, if a stream was recorded for it, when that stream has done
+ * its work. So a missing wait gives a wrong result, and a use of memory that was freed too early crashes.
  */
 #include <cerrno>
 #include <chrono>
@@ -34,7 +34,7 @@ namespace
 
 constexpr auto TYPE = c10::DeviceType::PrivateUse1;
 constexpr c10::DeviceIndex DEVICES = 2;
-constexpr c10::StreamId STREAMS = 32; /* of a device; 0 is the default stream */
+constexpr c10::StreamId STREAMS = 32; /* streams of each device; stream 0 is the default stream */
 
 std::map<std::string, int64_t> counts;
 std::mutex counts_lock;
@@ -118,7 +118,7 @@ void use(c10::DeviceIndex device)
 	current = device;
 }
 
-/* Do as PyTorch does for an event of CUDA: make its device current, and then the previous one. */
+/* Make the event's device current, and then the previous device again, as PyTorch does for an event of CUDA. */
 void visit(c10::DeviceIndex device)
 {
 	const auto before = current;
@@ -226,12 +226,12 @@ struct Guard final : public c10::impl::DeviceGuardImplInterface {
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
 
-/* A piece of memory, the context of its pointer. */
+/* A block of memory. It is the context of its DataPtr. */
 struct Block {
 	void *data;
 	size_t size;
 	c10::DeviceIndex device;
-	std::set<c10::StreamId> users; /* streams that it was recorded for */
+	std::set<c10::StreamId> users; /* streams that use the block */
 };
 
 void Guard::recordDataPtrOnStream(const c10::DataPtr &pointer, const c10::Stream &s) const
@@ -240,7 +240,7 @@ void Guard::recordDataPtrOnStream(const c10::DataPtr &pointer, const c10::Stream
 		static_cast<Block *>(pointer.get_context())->users.insert(s.id());
 }
 
-/* Unmap a block when the streams it was recorded for have done their work. */
+/* Unmap a block when the streams that use it have done their work. */
 void free_block(void *context)
 {
 	auto *block = static_cast<Block *>(context);
@@ -299,7 +299,10 @@ at::Tensor on_cpu(const at::Tensor &t)
 	return t.is_cpu() ? t : at::from_blob(t.data_ptr(), t.sizes(), t.strides(), at::TensorOptions(t.scalar_type()));
 }
 
-/* Copy on the current stream of the device, which keeps both tensors; wait for it if the caller does. */
+/*
+ * Copy on the device's current stream. The stream keeps both tensors. Wait for the copy unless the caller asked for a
+ * non-blocking copy.
+ */
 at::Tensor &copy(at::Tensor &to, const at::Tensor &from, bool non_blocking)
 {
 	const auto device = to.is_cpu() ? from.device() : to.device();
@@ -321,7 +324,7 @@ at::Tensor copy_from(const at::Tensor &from, const at::Tensor &to, bool non_bloc
 	return copy(written, from, non_blocking);
 }
 
-/* Give `to`, an output that an operation on the CPU has made, the size and values of `from`. */
+/* Give `to`, an output on the device, the size and values of `from`, which an operation on the CPU has made. */
 at::Tensor copy_from_and_resize(const at::Tensor &from, const at::Tensor &to)
 {
 	if (to.sizes() != from.sizes())

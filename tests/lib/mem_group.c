@@ -13,12 +13,12 @@
 
 #define TYPES (FPISA_FLOAT64 + 1)
 
-/* The aggregators of a group, one for each type of values. */
+/* The aggregators of a group: one for each type of values. */
 struct world {
 	struct world *next;
 	char name[64];
 	struct fpisa_mem *mem[TYPES];
-	int ranks; /* that have not left */
+	int ranks; /* ranks that have not left */
 };
 
 struct fpisa_group {

@@ -3,7 +3,7 @@
 
 
 def router(ns):
-    """Let the namespace forward packets between all its interfaces, without regard to the way back."""
+    """Let the namespace forward packets between all its interfaces, without reverse-path filters."""
     ns.sysctl("ip_forward", 1)
     ns.sysctl("conf/all/forwarding", 1, family="ipv6")
     ns.sysctl("conf/all/rp_filter", 0)

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Print who performs each call that programs make today: fpisa, Gloo, or an error. The program is a rank of two. test_torch_calls.py starts
-the ranks.
+"""Print which backend performs each call that programs make today: fpisa or Gloo, or the call's error. The program is a rank of two.
+test_torch_calls.py starts the ranks.
 
     torch_calls.py
 
 Rank 0 prints a line for each call, "NAME: fpisa", "NAME: Gloo", "NAME: fpisa, Gloo" or "NAME: error: TYPE". The names of the profiler's
-events say who performed a call. A call without an event is printed as "ran".
+events say which backend performed a call. A call without an event is printed as "ran".
 """
 import datetime
 import io
@@ -262,7 +262,7 @@ def _():
 
 
 def performed_by(function):
-    """Return who performed a call, by the names of the profiler's events."""
+    """Return which backend performed a call, by the names of the profiler's events."""
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
         try:
             function()

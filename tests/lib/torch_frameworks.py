@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Train a step with a framework as doc/torch.md says. A rank; test_torch_frameworks.py starts them, with the variables of torchrun.
+"""Train a step with a framework as doc/torch.md says. The program is a rank. test_torch_frameworks.py starts the ranks, with the variables
+of torchrun.
 
     torch_frameworks.py accelerate|lightning
 

@@ -127,7 +127,7 @@ def not_contiguous(rank, size):
 
 @check
 def asynchronous(rank, size):
-    """Calls of several types and devices in progress end in any order of waits."""
+    """Calls of several types and devices may be in progress, and the program may wait for them in any order."""
     calls = []
     for seed in range(12):
         dtype = list(TYPES)[seed % 3]
@@ -173,7 +173,7 @@ class late_stream:
 
 @check
 def freed(rank, size):
-    """Tensors that the program drops during a call, or after it, do not lose memory that copies still use."""
+    """If the program drops tensors during or after a call, memory that copies still use is not freed."""
     for seed in range(1, 6):
         t = draw(seed, (400000,), torch.float32, rank).to(device())
         work = dist.all_reduce(t[::2] if seed % 2 else t, async_op=True)
@@ -183,7 +183,7 @@ def freed(rank, size):
         work.wait()
         close(result, expected(seed, (400000,), torch.float32, size)[::2 if seed % 2 else 1], torch.float32)
         del noise
-    for _ in range(10):  # the copy back is the last to use these
+    for _ in range(10):  # the copy to the device is the last user of these tensors
         dist.all_reduce(torch.ones(400000, device=device()), async_op=True)
     t = torch.ones(10, device=device())
     dist.all_reduce(t)
@@ -200,7 +200,7 @@ def completed(rank, size):
     while not work.is_completed():
         time.sleep(0.001)
     if STUB:
-        STUB.delay(0)  # for the copies of the next line
+        STUB.delay(0)  # the copies of the next line are not delayed
     assert (t == size).all(), (t != size).sum()
     if STUB:
         STUB.delay(0.002)
@@ -296,22 +296,22 @@ def destroyed(rank, size):
 
 
 def half_summed():
-    """Return a tensor of which a failed call has summed a part, when the error is there. The other rank makes the same call."""
+    """Return a tensor of which a failed call has summed a part. Return after the call's error. The other rank makes the same call."""
     t = torch.ones(LARGE, device=device())
     if STUB:
-        STUB.delay(0.3)  # of each chunk
+        STUB.delay(0.3)  # for each chunk
     work = dist.all_reduce(t, async_op=True)
     time.sleep(0.7)
     dist.destroy_process_group()
     raises(RuntimeError, "fpisa: ", work.wait)
     if STUB:
-        STUB.delay(0)  # of what the program does next
+        STUB.delay(0)  # later copies are not delayed
     return t
 
 
 def second_device(rank, size):
     """A rank of device 1 does not use device 0, where CUDA would create a context."""
-    gc.collect()  # what other checks have left on device 0
+    gc.collect()  # memory that other checks have left on device 0
     STUB.set_device(1)
     t = torch.ones(LARGE, device=device(1))
     before = STUB.counts()
@@ -329,7 +329,7 @@ def second_device(rank, size):
 
 @check
 def written_after_an_error(rank, size):
-    """Values that the program writes after the error of a call stay, though sums of the call were on their way."""
+    """Values that the program writes after a call's error are not overwritten, although sums of the call were in flight."""
     t = half_summed()
     t.zero_()
     time.sleep(0.3)
@@ -341,7 +341,7 @@ def written_after_an_error(rank, size):
 
 @check
 def half_summed_is_no_input(rank, size):
-    """A tensor that a failed call has left is refused until the program writes it, and no other tensor is."""
+    """A tensor that contains sums of a failed call is refused until the program writes it. Other tensors are accepted."""
     t = half_summed()
     if STUB:
         STUB.delay(0.002)
@@ -429,13 +429,13 @@ def deadline(rank, size):
 
 
 def inner_missing(rank, size):
-    """A call that is not fpisa's names what is missing, if nothing inside can make it."""
+    """If fpisa does not support a call and has no backend that does, the error names what is missing."""
     raises(RuntimeError, f"broadcast: the tensor is on {DEVICE}:0; fpisa leaves this call to NCCL", dist.broadcast, torch.ones(3, device=device()), 0)
 
 
 @gpu_check
 def returns_at_once(rank, size):
-    """A call does not wait for the values, and wait() leaves the copy back to the stream."""
+    """The start of a call does not wait for the values, and wait() does not wait for the copy to the device, which is on the stream."""
     t = torch.ones(LARGE, device=device())
     dist.all_reduce(t)
     torch.cuda.synchronize()
@@ -451,7 +451,7 @@ def returns_at_once(rank, size):
 
 @gpu_check
 def data_parallel(rank, size):
-    """DistributedDataParallel ends with the parameters of a training on the whole batch."""
+    """DistributedDataParallel gives the parameters of a training on the whole batch."""
     shared, alone = (make_net().to(device()) for _ in range(2))
     model = torch.nn.parallel.DistributedDataParallel(shared, bucket_cap_mb=0.5)
     train(model, shared, rank, size)
@@ -462,7 +462,7 @@ def data_parallel(rank, size):
 
 
 def fully_sharded(rank, size):
-    """fully_shard() ends with the parameters of a training on the whole batch. Gloo's all_gather of CUDA tensors would crash."""
+    """fully_shard() gives the parameters of a training on the whole batch. Gloo's all_gather of CUDA tensors would crash."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
     shared, alone = (make_net().to(device()) for _ in range(2))

@@ -527,7 +527,7 @@ def parts():
 
 @check
 def reports():
-    """report() tells who performed the calls of a group, and the logger reports the calls that Gloo begins to perform."""
+    """report() says which backend performed the calls of a group, and the logger reports the first calls that Gloo performs."""
     lines = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append((record.levelname, record.getMessage()))

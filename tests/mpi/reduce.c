@@ -2,8 +2,8 @@
 /*
  * Make MPI_Reduce and no other served call, on MPI_COMM_WORLD and two copies. Print how many sums the roots have right.
  *
- * With `reduce hungry`, rank 1 has no memory for the first of three sums. Print how many of the root's calls succeeded,
- * how many results are correct, and whether all ranks have the same sums of other types afterwards.
+ * With `reduce hungry`, rank 1 has not enough memory for the first of three sums. Print how many of the root's calls
+ * succeeded, how many results are correct, and whether all ranks have the same sums of other types afterwards.
  *
  * With `reduce refused`, make calls whose root is not a rank, or whose arrays MPI refuses. Print the classes of the
  * root's errors, and whether the next sum is correct. Each call has its own copy of the communicator, because after an

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * IPv6 in the kernel: every kind of answer has the right headers, whatever else is in the frame; frames with extension
- * headers, for other addresses or of another family pass unchanged; and random damage is judged as doc/wire.md says. The
- * headers here are written and read byte by byte. harness_run() checks the UDP checksum of each frame that leaves.
+ * Test IPv6 in the kernel. Every kind of answer has the right headers, whatever else is in the frame. Frames with
+ * extension headers, for other addresses or of another family pass unchanged. Randomly damaged frames pass or are
+ * dropped as doc/wire.md says. The headers here are written and read byte by byte. harness_run() checks the UDP
+ * checksum of each frame that leaves.
  */
 #include "lab/testbed/frame.h"
 #include "protocol.h"
@@ -258,7 +259,7 @@ static void path_mtus(void **state)
 	assert_int_equal(path_mtu(0), 0);
 }
 
-/* Judge a frame as doc/wire.md says: return whether it passes to the stack. */
+/* Return whether the frame passes to the stack by the rules of doc/wire.md. */
 static bool foreign(const struct frame *f)
 {
 	const uint8_t *d = f->data;
@@ -270,7 +271,10 @@ static bool foreign(const struct frame *f)
 	return memcmp(d + IP6 + 24, aggregator, 16) != 0;
 }
 
-/* Change one byte of the headers, or cut the frame, and compare what becomes of it. Nothing of it is added unless it is whole. */
+/*
+ * Change one byte of the headers, or cut the frame, and compare the outcome with foreign(). The values are added only
+ * if the frame is whole.
+ */
 static void damage(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -290,7 +294,7 @@ static void damage(void **state)
 			f.data[vectors_below(&rng, OURS6 + 76)] ^= (uint8_t)(1 + vectors_below(&rng, 255));
 		else
 			f.len = 14 + vectors_below(&rng, f.len - 14);
-		/* Another EtherType or version begins another protocol; a tag needs bytes of its own. */
+		/* Skip tags, which this test does not model. */
 		if (f.data[12] == 0x81 || f.data[12] == 0x88)
 			continue;
 		accepted = harness_verdict(harness, JOB, FPISA_V_accepted);

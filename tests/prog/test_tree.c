@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Leaves and a parent in the datapath: on random values of every format that has trees, in every operation, and with
- * frames lost between them, the parent's result has the bits that one job over all ranks has.
+ * Test leaves and a parent in the datapath, with random values of every format that supports trees, in every operation,
+ * and with lost frames between leaves and parent. The parent's result has the bits of one job over all ranks.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,7 +43,7 @@ static void write_entry(const char *name, uint32_t key, const void *value)
 	assert_int_equal(bpf_map_update_elem(bpf_map__fd(map(name)), &key, value, BPF_ANY), 0);
 }
 
-/* Let a job take part in the root's generation, which is the latest. */
+/* Let a job take part in the root's generation, which is the latest generation. */
 static void enter(uint32_t id)
 {
 	struct fpisa_session s;
@@ -110,7 +110,7 @@ static int lost(void)
 	return vectors_below(&rng, 100) < loss;
 }
 
-/* Bring a part of leaf l, and all that follow from it, to the root. Return whether *f is the root's result. */
+/* Deliver a part of leaf l, and all parts that follow it, to the root. Return whether *f is the root's result. */
 static int climb(struct frame *f, uint32_t l)
 {
 	while (f->action == XDP_REDIRECT && harness_hdr(f)->type == FPISA_TYPE_ADD && !lost()) {
@@ -144,7 +144,10 @@ static void sum_over_tree(struct frame *f, uint64_t chunk, uint8_t op, uint8_t v
 	fail_msg("no result");
 }
 
-/* Check that a leaf fans the root's result *f out, with its ranks, and with a mark that it got on its way. */
+/*
+ * Check that a leaf sends the root's result *f to its ranks, with the leaf's ranks in it, and with the congestion mark
+ * that it got on the way.
+ */
 static void come_down(const struct frame *result, uint32_t l)
 {
 	const uint64_t marked = harness_counters(harness, LEAF(l)).marked;
@@ -171,7 +174,10 @@ static void come_down(const struct frame *result, uint32_t l)
 	assert_memory_equal(harness_payload(&f), result->data + FPISA_PAYLOAD_OFFSET, f.len - FPISA_PAYLOAD_OFFSET);
 }
 
-/* Draw values of a format: any bits, so with specials, or neighbours of one exponent, whose sums cancel. */
+/*
+ * Draw values of a format. They have random bits, including specials, or exponents near one exponent, so that sums
+ * cancel.
+ */
 static void draw(uint8_t values[][COUNT * 8], struct fpisa_format f)
 {
 	const int special = vectors_below(&rng, 2);
@@ -227,7 +233,10 @@ static void flat_bits(void **state)
 	}
 }
 
-/* A part is added once, whatever is sent again, and a frame that the parent did not send changes nothing. */
+/*
+ * Check that a part is added once, whatever is sent again, and that a frame changes nothing if the parent did not send
+ * it.
+ */
 static void refused(void **state)
 {
 	static uint8_t values[LEAVES * RANKS][COUNT * 8];
@@ -255,7 +264,7 @@ static void refused(void **state)
 	harness_run(harness, &forged);
 	assert_int_equal(harness_verdict(harness, ROOT, FPISA_V_duplicate), duplicates + 1);
 
-	/* A contribution of a rank is not a part. */
+	/* The contribution of a rank is not a part, so the root refuses it. */
 	contribute(&f, ROOT, &root, 1, 0, FPISA_OP_SUM, values[0]);
 	harness_run(harness, &f);
 	assert_int_equal(f.action, XDP_DROP);
@@ -289,7 +298,7 @@ static void ask(struct frame *f, uint8_t op)
 	climb(f, 0);
 }
 
-/* Return whether the frame has the Ethernet address of rank `rank`, which is behind eth0, or else behind lo. */
+/* Return whether the frame has the Ethernet address of rank `rank`, which is behind eth0 or lo. */
 static bool is_addressed(const struct frame *f, uint32_t rank, bool eth0)
 {
 	const uint8_t mac[] = {2, 0, 0, 0, 7, (uint8_t)rank};
@@ -306,7 +315,9 @@ static void set_peer(uint32_t id, uint32_t rank, bool eth0)
 	write_entry("fpisa_peers", id * FPISA_MAX_WORKERS + rank, &peer);
 }
 
-/* A rank that asks learns that other leaves are missing, whatever its leaf sends to the parent. */
+/*
+ * Check that a rank that asks for a result learns that other leaves are missing, whatever its leaf sends to the parent.
+ */
 static void asked(void **state)
 {
 	static const uint8_t ops[] = {FPISA_OP_SUM, FPISA_OP_MIN, FPISA_OP_MAX};
@@ -331,7 +342,10 @@ static void asked(void **state)
 	}
 }
 
-/* Bring random bits of all ranks of leaf l, whose sum has several parts, to the root, or only the first part. */
+/*
+ * Deliver the partial sum of leaf l to the root, or only its first part. The ranks contribute random bits, so the
+ * partial sum has several parts.
+ */
 static void bring(struct frame *f, uint32_t l, uint64_t chunk, bool all)
 {
 	uint64_t values[COUNT];
@@ -350,8 +364,8 @@ static void bring(struct frame *f, uint32_t l, uint64_t chunk, bool all)
 }
 
 /*
- * A result names the leaf whose partial sum of the previous chunk is missing, but not a leaf that has sent a part of
- * it.
+ * Check that a result names the leaf whose partial sum of the previous chunk is missing, but not a leaf that has sent a
+ * part of its partial sum.
  */
 static void lost_partial_sums(void **state)
 {
@@ -373,7 +387,10 @@ static void lost_partial_sums(void **state)
 	}
 }
 
-/* A leaf that has lost its cookie, because a rank has restarted, sends no part and believes no frame without a secret. */
+/*
+ * Check that a leaf that has lost its cookie, because a rank has restarted, sends no part and accepts no frame without
+ * a secret.
+ */
 static void no_cookie(void **state)
 {
 	struct frame f, forged;

@@ -137,7 +137,7 @@ def test_exact(dtype, part, pipeline, rng):
 def test_exact_has_no_norm(type_):
     with fpisa.Mem(WORKERS, type_, mode="exact") as mem:
         for message in mem.run(lambda h: refused(fpisa.InvalidCall, h.allreduce, np.ones(3, type_), "norm")):
-            assert message.endswith(f"norm of {type_} in mode exact is not offered")
+            assert message.endswith(f"norm of {type_} in mode exact is not offered; choose another operation or mode (doc/numbers.md)")
 
 
 def test_big_endian():
@@ -199,7 +199,7 @@ CASES = [
     (ValueError, "array is not aligned", (SHIFTED,), {}),
     (ValueError, "out is read-only", (ONES,), {"out": read_only()}),
     (ValueError, "out is read-only", (array := read_only(),), {"out": array}),
-    (ValueError, "out is (3,) of float32; it must be as array, (4,) of float32", (ONES,), {"out": np.ones(3, "float32")}),
+    (ValueError, "out is (3,) of float32; it must be like array, (4,) of float32", (ONES,), {"out": np.ones(3, "float32")}),
     (ValueError, "out is (4,) of float64", (ONES,), {"out": np.ones(4)}),
     (TypeError, "out has type list", (ONES,), {"out": [1.0]}),
     (ValueError, "out is not C-contiguous", (ONES,), {"out": np.ones(8, "float32")[::2]}),

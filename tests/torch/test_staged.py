@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The backend with tensors on an accelerator. A device that the tests imitate (accelerator.cpp) shows that copies wait for what
-they need. tests/lib/torch_staged.py says what each check is; with a GPU, run it by hand as doc/torch.md says. A part of
-`make test-long`."""
+"""Test the backend with tensors on an accelerator. An imitated device (accelerator.cpp) shows that copies wait for the values that they
+need. tests/lib/torch_staged.py describes each check. With a GPU, run it by hand as doc/torch.md says. `make test-long` runs this test."""
 import os
 import subprocess
 

@@ -142,7 +142,7 @@ static void asked_for_what_has_ended(void **state)
 	assert_int_equal(told[0].type, FPISA_MANAGER_ENDED);
 	say_make(a, 200, 18101);
 	assert_int_equal(told[1].made.err, -EBUSY);
-	assert_string_equal(told[1].made.text, "the group has ended at this aggregator");
+	assert_string_equal(told[1].made.text, "the group has ended at this aggregator; join again");
 	made(a, 5);
 	assert_int_equal(asked[asks - 2].what, HELPER_REMOVE);
 	assert_int_equal(asked[asks - 1].record.id, 0);

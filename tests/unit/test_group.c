@@ -306,8 +306,10 @@ static void not_joined(void **state)
 {
 	static const struct failure cases[] = {
 		{REFUSES_RANK, -EEXIST, 0, "127.0.0.1:%u: group sums: rank 0 is another process's"},
-		{SAYS_NOTHING, -ETIMEDOUT, 0, "127.0.0.1:%u: group sums: the manager did not answer in 1500 ms"},
-		{WAITS_FOR_RANK, -ETIMEDOUT, 2, "127.0.0.1:%u: group sums: rank 1 did not join in 1500 ms"},
+		{SAYS_NOTHING, -ETIMEDOUT, 0,
+		 "127.0.0.1:%u: group sums: the manager did not answer in 1500 ms; is `fpisa serve` running there?"},
+		{WAITS_FOR_RANK, -ETIMEDOUT, 2,
+		 "127.0.0.1:%u: group sums: rank 1 did not join in 1500 ms; start the missing ranks"},
 	};
 
 	(void)state;
@@ -375,8 +377,10 @@ static void calls_that_fail(void **state)
 {
 	static const struct failure cases[] = {
 		{REFUSES_JOB, -EACCES, 0, "127.0.0.1:%u: group sums: float32 is not offered here"},
-		{SAYS_GONE, -ECONNRESET, 2, "127.0.0.1:%u: group sums: rank 1 is gone: its process ended"},
-		{SAYS_LEFT, -ECONNRESET, 2, "127.0.0.1:%u: group sums: rank 1 has left the group after 0 calls"},
+		{SAYS_GONE, -ECONNRESET, 2,
+		 "127.0.0.1:%u: group sums: rank 1 is gone: its process ended; join again when all ranks run"},
+		{SAYS_LEFT, -ECONNRESET, 2,
+		 "127.0.0.1:%u: group sums: rank 1 has left the group after 0 calls; make the same calls at all ranks"},
 	};
 
 	(void)state;

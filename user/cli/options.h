@@ -75,7 +75,7 @@ int parse_cpus(const char *what, const char *s, __u32 *cpu, __u32 max, __u32 *n)
 int parse_address(const char *what, const char *s, struct fpisa_address *out);
 int parse_ipv4(const char *what, const char *s, __be32 *out);
 
-/* Parse "10G", "2.5G", "100M" into bits a second. */
+/* Parse "10G", "2.5G", "100M" into bits per second. */
 int parse_rate(const char *what, const char *text, double *bits);
 
 /* Return whether other machines can reach the address: it is not multicast, broadcast or loopback. */

@@ -17,7 +17,7 @@
 /* Write "10.0.0.1" or "2001:db8::1". */
 const char *address_text(struct fpisa_address a, char buf[ADDRESS_LEN]);
 
-/* Write "10.0.0.1:18000" or "[2001:db8::1]:18000"; the port in network order. */
+/* Write "10.0.0.1:18000" or "[2001:db8::1]:18000". The port is in network order. */
 const char *endpoint_text(struct fpisa_address a, __be16 port, char buf[ENDPOINT_LEN]);
 
 /* Write "0,2-5" for a bitmap of ranks. Return "-" if it is empty. */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Lines on stderr; report.h has the contracts. */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,6 +49,14 @@ static bool report_other(void)
 	return cause;
 }
 
+/* Return what to try against an error, if the caller does not know better. */
+static const char *usual_hint(int err)
+{
+	return err == -EPERM  ? "run as root, outside of a restricted container" :
+	       err == -EACCES ? "check the permissions, or run as root" :
+				"";
+}
+
 int fail(int err, const char *hint, const char *fmt, ...)
 {
 	char text[MESSAGE_LEN];
@@ -58,7 +67,7 @@ int fail(int err, const char *hint, const char *fmt, ...)
 	va_start(ap, fmt);
 	format_message(text, fmt, ap);
 	va_end(ap);
-	hint = hint ? fpisa_hint(err, hint) : "";
+	hint = fpisa_hint(err, hint ?: usual_hint(err));
 	fprintf(stderr, "fpisa: %s: %s%s%s\n", text, strerror(-err), *hint ? "; " : "", hint);
 	return err;
 }

@@ -15,7 +15,10 @@
 /* --verbose: print the messages of libbpf too */
 extern bool verbose;
 
-/* Write "fpisa: MESSAGE: strerror; HINT" to stderr; hint may be NULL. Return err, a negative errno. */
+/*
+ * Write "fpisa: MESSAGE: strerror; HINT" to stderr. If hint is NULL, say what usually helps against the error, if that
+ * is known. Return err, a negative errno.
+ */
 __attribute__((format(printf, 3, 4))) int fail(int err, const char *hint, const char *fmt, ...);
 
 /* Write "fpisa: MESSAGE" to stderr, for errors that need no strerror. Return err. */

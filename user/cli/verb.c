@@ -185,7 +185,7 @@ static int help_all(const struct verbs *v)
 	help(stdout, v, NULL);
 	fputs("Options of every verb:\n"
 	      "  --pin DIR   directory of the datapath's pinned maps; default $FPISA_PIN, then\n"
-	      "              /sys/fs/bpf/fpisa, then the directory of ip link. demo, soak, query\n"
+	      "              /sys/fs/bpf/fpisa, then the directory where ip link pins. demo, soak, query\n"
 	      "              worker and query run do not take it\n"
 	      "  --verbose   show what libbpf and the verifier print\n"
 	      "  -h, --help  print the help of the verb\n"

@@ -91,9 +91,9 @@ static int check_datapath(const struct config *c, const struct datapath *dp)
 		return refuse(-EEXIST, "slots: the loaded datapath has %u slots; fpisa unload, then fpisa config apply",
 			      dp->slots_n);
 	if (c->load.group != DATAPATH_NO_GROUP && (stat(dp->pin, &st) || st.st_gid != c->load.group))
-		return refuse(
-			-EEXIST,
-			"group: the loaded datapath belongs to another group; fpisa unload, then fpisa config apply");
+		return refuse(-EEXIST,
+			      "group: the loaded datapath belongs to another Unix group; fpisa unload, then fpisa "
+			      "config apply");
 	if (want->cpus && (want->cpus != now->cpus || memcmp(want->cpu, now->cpu, sizeof(want->cpu)) ||
 			   (want->queue && want->queue != now->queue)))
 		return refuse(-EEXIST,
@@ -227,11 +227,10 @@ static int look_at_job(const struct datapath *dp, struct config_job *j, struct f
 		return err;
 	}
 	if (!datapath_job_here(dp, j->number))
-		return refuse(
-			-EEXIST,
-			"job %u was made in another network namespace; run fpisa config apply there, or take another "
-			"number",
-			j->number);
+		return refuse(-EEXIST,
+			      "job %u was created in another network namespace; run fpisa config apply there, or "
+			      "take another number",
+			      j->number);
 	j->runs = true;
 	if (!same_parameters(now, want))
 		return refuse(-EEXIST,

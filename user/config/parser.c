@@ -135,7 +135,7 @@ static int read_key(struct reader *r, char *name, char *value)
 		return refuse(-EINVAL, "%s is given twice, first in line %d", name, *line);
 	*line = r->line;
 	if (!*value)
-		return refuse(-EINVAL, "%s has no value", name);
+		return refuse(-EINVAL, "%s has no value; give one, or remove the line", name);
 	return take(r, o, value);
 }
 
@@ -150,7 +150,7 @@ static void end_job(struct reader *r)
 
 	at(r, line ?: j->line);
 	if (!line)
-		err = refuse(-EINVAL, "job %u: workers is missing", j->number);
+		err = refuse(-EINVAL, "job %u: workers is missing; add workers = ADDR,...", j->number);
 	else if (!j->spec.workers)
 		return;
 	else
@@ -177,14 +177,14 @@ static void end_section(struct reader *r)
 	if (r->section == DATAPATH && s->queue && !s->cpus) {
 		at(r, r->c->datapath_line);
 		r->errors++;
-		refuse(-EINVAL, "cpu-queue requires cpus");
+		refuse(-EINVAL, "cpu-queue requires cpus; set cpus, or remove cpu-queue");
 	}
 }
 
 static int begin_datapath(struct reader *r, const char *name)
 {
 	if (*name)
-		return refuse(-EINVAL, "[datapath] does not take a name");
+		return refuse(-EINVAL, "[datapath] does not take a name; remove it");
 	if (r->c->datapath_line)
 		return refuse(-EINVAL, "[datapath] is given twice, first in line %d", r->c->datapath_line);
 	r->c->datapath_line = r->line;
@@ -197,13 +197,13 @@ static int begin_interface(struct reader *r, const char *name)
 	struct config *c = r->c;
 
 	if (!*name || strlen(name) >= IF_NAMESIZE || strpbrk(name, "/ \t"))
-		return refuse(-EINVAL, "'%s' is not an interface's name", name);
+		return refuse(-EINVAL, "'%s' is not an interface's name; see ip link", name);
 	for (int i = 0; i < c->interfaces; i++)
 		if (!strcmp(c->interface[i].name, name))
 			return refuse(-EINVAL, "interface %s is given twice, first in line %d", name,
 				      c->interface[i].line);
 	if (c->interfaces == DATAPATH_MAX_INTERFACES)
-		return refuse(-E2BIG, "more than %d interfaces are not supported", DATAPATH_MAX_INTERFACES);
+		return refuse(-E2BIG, "more than %d interfaces are not supported; remove some", DATAPATH_MAX_INTERFACES);
 	c->interface[c->interfaces++] =
 		(struct config_interface){.line = r->line, .name = name, .load = {.mode = DATAPATH_NATIVE}};
 	r->section = INTERFACE;
@@ -232,7 +232,7 @@ static int begin_job(struct reader *r, const char *name)
 static int begin_manager(struct reader *r, const char *name)
 {
 	if (*name)
-		return refuse(-EINVAL, "[manager] does not take a name");
+		return refuse(-EINVAL, "[manager] does not take a name; remove it");
 	if (r->c->manager_line)
 		return refuse(-EINVAL, "[manager] is given twice, first in line %d", r->c->manager_line);
 	r->c->manager_line = r->line;
@@ -353,7 +353,8 @@ static int read_text(struct config *c)
 	if (got < 0)
 		err = fail(-errno, NULL, "%s: cannot read", c->file);
 	else if (n == MAX_BYTES || memchr(c->text, 0, n))
-		err = refuse(-EINVAL, "%s is not a text file of less than %d bytes", c->file, MAX_BYTES);
+		err = refuse(-EINVAL, "%s is not a text file of less than %d bytes; name a configuration file", c->file,
+			     MAX_BYTES);
 	close(fd);
 	return err;
 }

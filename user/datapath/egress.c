@@ -82,7 +82,7 @@ static int add(int ports, __u32 ifindex, int prog_fd)
 	struct bpf_devmap_val val = {.ifindex = ifindex, .bpf_prog.fd = prog_fd};
 
 	if (bpf_map_update_elem(ports, &ifindex, &val, BPF_ANY))
-		return fail(-errno, NULL, "interface %u: cannot add it as a port for replies", ifindex);
+		return fail(-errno, NULL, "interface %u: cannot send replies through it (map fpisa_ports)", ifindex);
 	return 0;
 }
 
@@ -130,7 +130,7 @@ static int open_or_make(const char *dir, int *ports)
 	*ports = bpf_map_create(BPF_MAP_TYPE_DEVMAP_HASH, "fpisa_ports", sizeof(__u32), sizeof(struct bpf_devmap_val),
 				FPISA_MAX_REPLY_PORTS, NULL);
 	if (*ports < 0)
-		return fail(-errno, NULL, "cannot create the port map");
+		return fail(-errno, NULL, "cannot create the map of interfaces for replies");
 	return pin_fd(dir, name, *ports);
 }
 
@@ -145,7 +145,7 @@ static int put(const struct datapath *dp, __u32 job, int ports)
 	if (!bpf_map_lookup_elem(dp->replies_fd, &job, &id) && id == map_id(ports))
 		return 0;
 	if (bpf_map_update_elem(dp->replies_fd, &job, &ports, BPF_ANY))
-		return fail(-errno, NULL, "job %u: cannot put the port map into fpisa_replies", job);
+		return fail(-errno, NULL, "job %u: cannot set the interfaces of its replies (map fpisa_replies)", job);
 	return 0;
 }
 
@@ -241,7 +241,7 @@ static int renew_job(const struct datapath *dp, __u32 job, __u32 ports, int prog
 		return 0;
 	fd = bpf_map_get_fd_by_id(id);
 	if (fd < 0)
-		return fail(-errno, NULL, "job %u: cannot open the device map", job);
+		return fail(-errno, NULL, "job %u: cannot read the interfaces of its results", job);
 	err = renew(fd, prog_fd);
 	close(fd);
 	return err;

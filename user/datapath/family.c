@@ -61,8 +61,8 @@ int family_fill(int stages_fd, const struct bpf_object *o, __u8 family, __u32 ba
 				      family_name(family), name);
 		fd = bpf_program__fd(prog);
 		if (bpf_map_update_elem(stages_fd, &index, &fd, BPF_ANY))
-			return fail(-errno, NULL, "family %s: cannot put %s into fpisa_stages", family_name(family),
-				    name);
+			return fail(-errno, NULL, "family %s: cannot install the program %s (map fpisa_stages)",
+				    family_name(family), name);
 	}
 	return 0;
 }
@@ -78,7 +78,8 @@ struct bpf_object *family_open(__u8 family, const char *pin, bool steered)
 	log_start();
 	o = bpf_object__open_mem(bytes, size, &opts);
 	if (!o) {
-		refuse(-errno, "family %s: cannot open the object: %s", family_name(family), reason(-errno));
+		refuse(-errno, "family %s: cannot open the object: %s; install this release again", family_name(family),
+		       reason(-errno));
 		return NULL;
 	}
 	bpf_object__for_each_program(prog, o) {

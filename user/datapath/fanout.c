@@ -26,7 +26,8 @@ static int make_map(__u32 job, __u32 room)
 	int ports = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "fpisa_ports", sizeof(__u32), sizeof(struct bpf_devmap_val),
 				   room, NULL);
 
-	return ports < 0 ? fail(-errno, NULL, "job %u: cannot create the device map", job) : ports;
+	return ports < 0 ? fail(-errno, NULL, "job %u: cannot create the map of interfaces for its results", job) :
+			   ports;
 }
 
 static void keep_map(struct datapath *dp, __u32 job, int ports)
@@ -64,7 +65,7 @@ static int open_map(struct datapath *dp, __u32 job, __u32 *room)
 static int put_map(struct datapath *dp, __u32 job, int ports)
 {
 	if (bpf_map_update_elem(dp->fanout_fd, &job, &ports, BPF_ANY))
-		return fail(-errno, NULL, "job %u: cannot put the device map into fpisa_fanout", job);
+		return fail(-errno, NULL, "job %u: cannot set the interfaces of its results (map fpisa_fanout)", job);
 	return 0;
 }
 
@@ -93,14 +94,15 @@ static int set_port(__u32 job, int ports, __u32 key, __u32 ifindex, int prog_fd)
 
 	if (bpf_map_update_elem(ports, &key, &val, BPF_ANY))
 		return fail(-errno, "was the job created in this network namespace?",
-			    "job %u: cannot add interface %u as a port", job, ifindex);
+			    "job %u: cannot send results through interface %u", job, ifindex);
 	return 0;
 }
 
 static int clear_port(__u32 job, int ports, __u32 key)
 {
 	if (bpf_map_delete_elem(ports, &key) && errno != ENOENT)
-		return fail(-errno, NULL, "job %u: cannot remove port %u", job, key);
+		return fail(-errno, NULL, "job %u: cannot remove the interface of rank %u from those of its results",
+			    job, key);
 	return 0;
 }
 
@@ -163,7 +165,8 @@ int fanout_empty(struct datapath *dp, __u32 job)
 		return privilege_has(PRIVILEGE_LOAD) ? make_and_put(dp, job, room_for(dp->jobs[job].workers)) :
 						       fanout_remove(dp, job);
 	if (ports < 0)
-		return ports == -ENOENT ? 0 : fail(ports, NULL, "job %u: cannot open the device map", job);
+		return ports == -ENOENT ? 0 :
+					  fail(ports, NULL, "job %u: cannot read the interfaces of its results", job);
 	for (__u32 r = 0; !err && r < room; r++)
 		err = clear_port(job, ports, r);
 	return err;
@@ -172,7 +175,7 @@ int fanout_empty(struct datapath *dp, __u32 job)
 int fanout_remove(struct datapath *dp, __u32 job)
 {
 	if (bpf_map_delete_elem(dp->fanout_fd, &job) && errno != ENOENT)
-		return fail(-errno, NULL, "job %u: cannot remove the device map", job);
+		return fail(-errno, NULL, "job %u: cannot remove the interfaces of its results (map fpisa_fanout)", job);
 	return 0;
 }
 
@@ -269,7 +272,7 @@ int datapath_jobs_prepare(struct datapath *dp, __u64 jobs)
 								      FPISA_MAX_WORKERS};
 		err = -pthread_create(&p[n].thread, NULL, prepare, &p[n]);
 		if (err)
-			fail(err, NULL, "job %u: cannot start the thread that prepares the device map", job);
+			fail(err, NULL, "job %u: cannot start the thread that prepares its map of interfaces", job);
 		else
 			n++;
 	}

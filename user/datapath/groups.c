@@ -116,14 +116,20 @@ void datapath_groups_unmake(struct datapath *dp, const struct datapath_groups *g
 static int get(int fd, __u32 place, void *value)
 {
 	if (bpf_map_lookup_elem(fd, &place, value))
-		return fail(-errno, NULL, "cannot read entry %u of a map of groups", place);
+		return fail(-errno, NULL,
+			    "cannot read record %u of the manager (maps fpisa_groups, fpisa_manager and "
+			    "fpisa_aggs)",
+			    place);
 	return 0;
 }
 
 static int put(int fd, __u32 place, const void *value)
 {
 	if (bpf_map_update_elem(fd, &place, value, BPF_ANY))
-		return fail(-errno, "run as the owner of the pins", "cannot write entry %u of a map of groups", place);
+		return fail(-errno, "run as the owner of the pins",
+			    "cannot write record %u of the manager (maps fpisa_groups, fpisa_manager and "
+			    "fpisa_aggs)",
+			    place);
 	return 0;
 }
 

@@ -31,7 +31,7 @@ static __u32 mode_flags(enum datapath_mode mode)
 int find_interfaces(char *const *devs, int n, __u32 ifindex[DATAPATH_MAX_INTERFACES])
 {
 	if (n > DATAPATH_MAX_INTERFACES)
-		return refuse(-E2BIG, "more than %d interfaces are not supported", DATAPATH_MAX_INTERFACES);
+		return refuse(-E2BIG, "more than %d interfaces are not supported; name fewer", DATAPATH_MAX_INTERFACES);
 	for (int i = 0; i < n; i++) {
 		ifindex[i] = if_nametoindex(devs[i]);
 		if (!ifindex[i])
@@ -188,7 +188,7 @@ int interfaces_each(__u32 jobs_id, __u32 entry,
 	int n = 0, err = 0;
 
 	if (!all)
-		return fail(-errno, NULL, "cannot list interfaces");
+		return fail(-errno, NULL, "cannot list the interfaces of this network namespace");
 	for (struct if_nameindex *i = all; !err && i->if_index; i++) {
 		struct datapath_interface found = {.name = ""};
 		int prog_fd = -1, is = interface_attached(i->if_index, jobs_id, entry, &found, &prog_fd);

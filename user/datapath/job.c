@@ -40,7 +40,7 @@
 static int put(int fd, const char *what, __u32 key, const void *value)
 {
 	if (bpf_map_update_elem(fd, &key, value, BPF_ANY))
-		return fail(-errno, NULL, "%s %u: cannot write", what, key);
+		return fail(-errno, NULL, "cannot write the %s %u to the datapath's maps", what, key);
 	return 0;
 }
 
@@ -116,7 +116,7 @@ static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, cons
 	for (__u32 i = 0; !err && i < 2 * j->window; i++)
 		err = clear(dp, job, &dp->slots[j->slot_base + i].lock, sizeof(*dp->slots));
 	if (!err)
-		err = put(dp->nh_keys_fd, "key of NH of job", job, &nh);
+		err = put(dp->nh_keys_fd, "key of job", job, &nh);
 	if (!err)
 		err = put(dp->leaves_fd, "leaf", job, &leaf);
 	if (!err)

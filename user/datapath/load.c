@@ -228,7 +228,7 @@ static int fill_trie(const struct loading *l)
 		} key = {.prefixlen = zeros + 1, .addr = htonl(0x80000000u >> zeros)};
 
 		if (bpf_map_update_elem(fd, &key, &zeros, BPF_ANY))
-			return fail(-errno, NULL, "cannot fill fpisa_lpm");
+			return fail(-errno, NULL, "cannot fill the trie for --clz lpm (map fpisa_lpm)");
 	}
 	__atomic_store_n(&l->control->trie_state, 2, __ATOMIC_RELEASE);
 	return 0;
@@ -256,7 +256,7 @@ static int map_control(struct loading *l, int fd)
 	void *p = mmap(NULL, sizeof(*l->control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	if (p == MAP_FAILED)
-		return fail(-errno, NULL, "fpisa_control: cannot map the memory");
+		return fail(-errno, NULL, "cannot map the memory of fpisa_control");
 	l->control = p;
 	return 0;
 }
@@ -386,7 +386,7 @@ static int load_or_join(struct loading *l, const struct datapath_load *o)
 	if (!err)
 		err = l->entry_fd >= 0 ? join_loaded(l, o->port) : load_objects(l, o->port);
 	if (!err && give && (chown(l->dir, -1, o->group) || chmod(l->dir, 0750)))
-		err = fail(-errno, NULL, "%s: cannot give it to group %u", l->dir, o->group);
+		err = fail(-errno, NULL, "%s: cannot give it to Unix group %u", l->dir, o->group);
 	return err;
 }
 

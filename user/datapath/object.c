@@ -88,7 +88,7 @@ int object_open(struct fpisa_bpf **out, const char *pin, bool steered)
 			err = err ?: bpf_map__set_pin_path(map, NULL);
 	if (err) {
 		fpisa_bpf__destroy(skel);
-		return fail(err, NULL, "datapath object: cannot unset the pin path");
+		return fail(err, NULL, "cannot prepare the datapath object");
 	}
 	*out = skel;
 	return 0;
@@ -124,7 +124,7 @@ int egress_load(int (*lookup)(void *arg, const char *name), void *arg, int *prog
 	log_start();
 	skel = fpisa_egress_bpf__open();
 	if (!skel)
-		return refuse(-errno, "cannot open the egress object: %s", reason(-errno));
+		return refuse(-errno, "cannot open the egress object: %s; install this release again", reason(-errno));
 	bpf_object__for_each_map(map, skel->obj) {
 		int fd;
 

@@ -264,7 +264,7 @@ int datapath_job(const struct datapath *dp, __u32 job, struct fpisa_job *out)
 static int lookup(int fd, const char *what, __u32 key, void *out)
 {
 	if (bpf_map_lookup_elem(fd, &key, out))
-		return fail(-errno, NULL, "%s %u: cannot read", what, key);
+		return fail(-errno, NULL, "cannot read the %s %u from the datapath's maps", what, key);
 	return 0;
 }
 
@@ -295,7 +295,7 @@ int datapath_counters(const struct datapath *dp, __u32 key, struct fpisa_counter
 	int err;
 
 	if (!values)
-		return fail(-ENOMEM, NULL, "cannot read counters");
+		return fail(-ENOMEM, NULL, "cannot read the counters");
 	memset(sum, 0, sizeof(*sum));
 	err = lookup(dp->counters_fd, "counters", key, values);
 	for (int cpu = 0; !err && cpu < dp->cpus; cpu++)

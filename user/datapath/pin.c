@@ -199,7 +199,7 @@ int pin_share(const char *dir)
 		}
 		err = pin_path(path, dir, names[i]);
 		if (!err && is_map(fd) && (chown(path, -1, st.st_gid) || chmod(path, 0640)))
-			err = fail(-errno, NULL, "%s: cannot give it to group %u", path, st.st_gid);
+			err = fail(-errno, NULL, "%s: cannot give it to Unix group %u", path, st.st_gid);
 		close(fd);
 	}
 	free(names);

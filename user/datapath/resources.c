@@ -76,7 +76,8 @@ int resources_measure(struct bpf_object *base, struct bpf_object *o, const char 
 	}
 	if (!err)
 		err = bpf_object__load(o);
-	err = err ? refuse(err, "%s%s: cannot load: %s", what, name, reason(err)) : measure(o, base, name, r);
+	err = err ? refuse(err, "%s%s: cannot load: %s; --verbose shows the verifier's log", what, name, reason(err)) :
+		    measure(o, base, name, r);
 	bpf_object__close(o);
 	return err;
 }

@@ -108,8 +108,7 @@ int steering_choose(const char *dir, const struct fpisa_steering *asked, struct 
 			return s->cpus ? check_online(s) : 0;
 		close(stages);
 		return refuse(-EEXIST,
-			      "%s: a datapath that does not steer is loaded; leave --cpus out, or run "
-			      "'fpisa unload' first",
+			      "%s: a datapath without --cpus is loaded; leave --cpus out, or run 'fpisa unload' first",
 			      dir);
 	}
 	err = steering_read(fd, &now);
@@ -125,8 +124,8 @@ int steering_choose(const char *dir, const struct fpisa_steering *asked, struct 
 		s->queue = now.queue;
 	if (s->cpus && !same(s, &now))
 		return refuse(-EEXIST,
-			      "%s: a datapath that steers to CPUs %s, queue %u, is loaded; leave --cpus out, "
-			      "or run 'fpisa unload' first",
+			      "%s: a datapath with --cpus %s --cpu-queue %u is loaded; leave --cpus out, or run "
+			      "'fpisa unload' first",
 			      dir, cpus_text(now.cpu, now.cpus, cpus), now.queue);
 	*s = now;
 	return 0;
@@ -182,7 +181,7 @@ int steer_load(const char *pin, __u32 slots, struct fpisa_steer_bpf **out)
 		return fail(cpus, NULL, "cannot read the number of CPUs");
 	skel = fpisa_steer_bpf__open_opts(&opts);
 	if (!skel)
-		return refuse(-errno, "cannot open the steering object: %s", reason(-errno));
+		return refuse(-errno, "cannot open the steering object: %s; install this release again", reason(-errno));
 	err = bpf_map__set_max_entries(skel->maps.fpisa_cpumap, cpus);
 	if (!pin)
 		bpf_object__for_each_map(map, skel->obj)
@@ -206,9 +205,9 @@ int steer_fill(const struct fpisa_steer_bpf *skel, const struct fpisa_steering *
 
 	for (__u32 i = 0; i < s->cpus; i++)
 		if (bpf_map_update_elem(map, &s->cpu[i], &val, BPF_ANY))
-			return fail(-errno, NULL, "fpisa_cpumap: cannot add CPU %u", s->cpu[i]);
+			return fail(-errno, NULL, "--cpus: cannot add CPU %u (map fpisa_cpumap)", s->cpu[i]);
 	if (bpf_map_update_elem(bpf_map__fd(skel->maps.fpisa_steering), &zero, s, BPF_ANY))
-		return fail(-errno, NULL, "fpisa_steering: cannot write");
+		return fail(-errno, NULL, "--cpus: cannot write the list of CPUs (map fpisa_steering)");
 	return 0;
 }
 
@@ -238,10 +237,10 @@ int datapath_steered(const struct datapath *dp, struct datapath_cpu *out)
 {
 	struct fpisa_steered *c = calloc(dp->cpus, sizeof(*c));
 	__u32 zero = 0, n = dp->steering.cpus;
-	int err = c ? 0 : fail(-ENOMEM, NULL, "cannot read counters of steering");
+	int err = c ? 0 : fail(-ENOMEM, NULL, "cannot read the counters of steering");
 
 	if (!err && bpf_map_lookup_elem(dp->steered_fd, &zero, c))
-		err = fail(-errno, NULL, "fpisa_steered: cannot read");
+		err = fail(-errno, NULL, "cannot read the counters of steering (map fpisa_steered)");
 	for (__u32 i = 0; !err && i < n; i++) {
 		out[i] = (struct datapath_cpu){.cpu = dp->steering.cpu[i]};
 		for (int cpu = 0; cpu < dp->cpus; cpu++)
@@ -249,7 +248,7 @@ int datapath_steered(const struct datapath *dp, struct datapath_cpu *out)
 	}
 	/* Read the counters again, so that frames that were taken in the meantime do not count as waiting. */
 	if (!err && bpf_map_lookup_elem(dp->steered_fd, &zero, c))
-		err = fail(-errno, NULL, "fpisa_steered: cannot read");
+		err = fail(-errno, NULL, "cannot read the counters of steering (map fpisa_steered)");
 	for (__u32 i = 0; !err && i < n; i++) {
 		if ((int)out[i].cpu < dp->cpus)
 			out[i].taken = c[out[i].cpu].taken;

@@ -26,7 +26,9 @@ static int note(const struct datapath_interface *i, int prog_fd, void *arg)
 
 	(void)prog_fd;
 	if (f->n == DATAPATH_MAX_INTERFACES)
-		return refuse(-E2BIG, "the datapath runs on more than %d interfaces, which is not supported",
+		return refuse(-E2BIG,
+			      "the datapath runs on more than %d interfaces, which is not supported; unload some "
+			      "by name",
 			      DATAPATH_MAX_INTERFACES);
 	f->interface[f->n++] = *i;
 	return 0;
@@ -128,7 +130,7 @@ static int take_off(const char *dir, const char *pin, char *const *devs, const _
 		return err < 0 ? err : left < 0 ? left : 0;
 	err = interfaces_in_other_netns(jobs_id, entry, &u->elsewhere);
 	if (err < 0)
-		return fail(err, NULL, "cannot look into other network namespaces");
+		return fail(err, NULL, "cannot inspect other network namespaces");
 	if (err && none)
 		return refuse(-ENOENT,
 			      "%s: the datapath is not attached in this network namespace, but on %s of another; %sfpisa "

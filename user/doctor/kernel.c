@@ -125,14 +125,14 @@ void doctor_kernel(struct doctor *d)
 
 	if (!privilege_has(PRIVILEGE_LOAD)) {
 		finding(d, LEVEL_FAULT, "kernel", "privilege", "sudo fpisa doctor",
-			"without CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON nothing can be loaded and few things checked");
+			"without CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON, doctor can load nothing and check little");
 		return;
 	}
 	d->sees = privilege_has(PRIVILEGE_LOOK);
 	finding(d, LEVEL_OK, "kernel", "privilege", NULL, "CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON%s",
-		d->sees ?
-			", and CAP_SYS_ADMIN" :
-			" suffice; without CAP_SYS_ADMIN other datapaths, builds and network namespaces are invisible");
+		d->sees ? ", and CAP_SYS_ADMIN" :
+			  " suffice; without CAP_SYS_ADMIN, doctor cannot see other datapaths, builds and "
+			  "network namespaces");
 	complete = check_features(d);
 	if (!d->privileged)
 		return;

@@ -59,7 +59,7 @@ static int keep(__u64 mask)
 	/* Programs that this process starts must not regain the capabilities either, even as root. */
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) ||
 	    syscall(SYS_capset, &header, data))
-		return fail(-errno, NULL, "cannot give up capabilities");
+		return fail(-errno, NULL, "cannot give up this process's capabilities");
 	return 0;
 }
 

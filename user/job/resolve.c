@@ -140,7 +140,8 @@ static int resolve(struct job_spec *s, __u32 job)
 		if (s->ifindex[r] && fpisa_is_address(&s->job.address))
 			continue;
 		if (err && !s->ifindex[r]) {
-			err = lack(s, err, "worker %s: route: %s; add a route, or give ADDR@DEV", a, strerror(-err));
+			err = lack(s, err, "worker %s: cannot find a route: %s; add a route, or give ADDR@DEV", a,
+				   strerror(-err));
 			if (err)
 				return err;
 			continue;
@@ -183,7 +184,8 @@ static int resolve_parent(struct job_spec *s, __u32 job)
 	address_text(s->job.parent.addr, a);
 	err = route_get(s->job.parent.addr, s->job.address, 0, &route);
 	if (err)
-		return lack(s, err, "job %u: parent %s: route: %s; add a route", job, a, strerror(-err));
+		return lack(s, err, "job %u: cannot find a route to the parent %s: %s; add a route", job, a,
+			    strerror(-err));
 	if (route.local)
 		return refuse(-EINVAL,
 			      "job %u: the parent %s is this machine, where this job has the number; place the parent on "
@@ -265,7 +267,7 @@ static int least_mtu(const struct job_spec *s, char of[MTU_OF_LEN])
 		if (!job_first_behind(s, r))
 			continue;
 		if (!if_indextoname(s->ifindex[r], dev))
-			return fail(-errno, NULL, "interface %u: cannot find the name", s->ifindex[r]);
+			return fail(-errno, NULL, "interface %u: cannot find its name", s->ifindex[r]);
 		mtu = interface_mtu(dev);
 		if (mtu < 0)
 			return fail(mtu, NULL, "%s: cannot read the MTU", dev);

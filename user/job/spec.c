@@ -52,7 +52,8 @@ static int parse_workers(struct job_spec *s)
 
 	while ((one = strsep(&s->workers, ","))) {
 		if (j->workers == FPISA_MAX_WORKERS)
-			return refuse(BAD_USAGE, "--workers: more than %d workers are not supported", FPISA_MAX_WORKERS);
+			return refuse(BAD_USAGE, "--workers: more than %d workers are not supported; list fewer",
+				      FPISA_MAX_WORKERS);
 		err = parse_worker(one, &j->rank[j->workers], &s->dev[j->workers]);
 		if (err)
 			return err;

@@ -92,7 +92,8 @@ static int finish_open(struct fpisa **out, struct fpisa *f, struct fpisa_engine 
 		return rc;
 	}
 	f->error = -ENOTCONN;
-	snprintf(f->message, sizeof(f->message), "%s: job %u: the handle has not joined yet", f->peer, f->job);
+	snprintf(f->message, sizeof(f->message), "%s: job %u: the handle has not joined yet; wait for the join",
+		 f->peer, f->job);
 	*out = f;
 	return 0;
 }
@@ -412,7 +413,8 @@ static int end_shared(struct fpisa *f)
 
 	if (fpisa_lock_is_ours(&s->lock) || fpisa_engine_inside(s->engine))
 		return -EBUSY;
-	snprintf(message, sizeof(message), "%s: job %u: the handle was closed", f->peer, f->job);
+	snprintf(message, sizeof(message),
+		 "%s: job %u: the handle was closed before the call ended; wait for the call first", f->peer, f->job);
 	fpisa_handle_fail(f, -ECANCELED, 0, message);
 	fpisa_lock(&s->lock);
 	while (s->callers)

@@ -91,14 +91,17 @@ static int check_arrays(const struct fpisa *f, const struct fpisa_call *c, const
 static int check_call(const struct fpisa *f, const struct fpisa_call *c, uint64_t *operand)
 {
 	if (c->type != f->hello.format)
-		return fpisa_fail(-EINVAL, "%s: job %u: the values are %s, but the job's are %s", f->peer, f->job,
-				  type_name(c->type), type_name(f->hello.format));
+		return fpisa_fail(-EINVAL,
+				  "%s: job %u: the values are %s, but the job's are %s; pass values of the job's type",
+				  f->peer, f->job, type_name(c->type), type_name(f->hello.format));
 	if (f->format.shared && c->count % FPISA_BLOCK)
 		return fpisa_fail(-EINVAL, "count is %zu; it must be a multiple of the %d elements that share a scale",
 				  c->count, FPISA_BLOCK);
 	if (c->op >= FPISA_OP_END || !fpisa_op_offered(f->format, (enum fpisa_mode)f->hello.mode, (__u8)c->op))
-		return fpisa_fail(-EINVAL, "%s: job %u: %s of %s in mode %s is not offered", f->peer, f->job,
-				  op_name(c->op), type_name(c->type), mode_name(f->hello.mode));
+		return fpisa_fail(
+			-EINVAL,
+			"%s: job %u: %s of %s in mode %s is not offered; choose another operation or mode (doc/numbers.md)",
+			f->peer, f->job, op_name(c->op), type_name(c->type), mode_name(f->hello.mode));
 	if (c->timeout_ms > FPISA_FOREVER)
 		return fpisa_fail(-EINVAL, "timeout_ms is %llu; it must be at most FPISA_FOREVER, %u",
 				  (unsigned long long)c->timeout_ms, FPISA_FOREVER);
@@ -127,7 +130,7 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 	int rc = 0;
 
 	if (!r)
-		return fpisa_fail(-ENOMEM, "no memory for a request");
+		return fpisa_fail(-ENOMEM, "not enough memory for a request; " FPISA_MORE_MEMORY);
 	*r = *what;
 	r->f = f;
 	if (!r->timeout_ns)
@@ -137,7 +140,12 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 		const size_t kept = r->part.end - r->part.first;
 
 		r->kept = malloc(array_size(f, kept));
-		rc = r->kept ? 0 : fpisa_fail(-ENOMEM, "no memory to keep %zu elements (options.restore)", kept);
+		rc = r->kept ?
+			     0 :
+			     fpisa_fail(
+				     -ENOMEM,
+				     "not enough memory to keep %zu elements; free some memory, or clear options.restore",
+				     kept);
 	}
 	r->left = 1;
 	if (!rc)
@@ -371,7 +379,11 @@ static void wait_for(struct fpisa_request *r)
 
 static int enter(struct fpisa_request *const *r, int (*how)(struct fpisa *f))
 {
-	return r && *r ? how((*r)->f) : fpisa_fail(-EINVAL, "the request is NULL, or was released before");
+	return r && *r ?
+		       how((*r)->f) :
+		       fpisa_fail(
+			       -EINVAL,
+			       "the request is NULL or was already released; pass a request that a function *_start() returned");
 }
 
 int fpisa_test(struct fpisa_request **request, int *done, uint32_t *flags)

@@ -39,7 +39,10 @@ static int take_key(struct fpisa_link *l, const char *file)
 
 static int known(const char *option, unsigned int value, int is_defined)
 {
-	return is_defined ? 0 : fpisa_fail(-EINVAL, "options.%s is %u, which fpisa.h does not define", option, value);
+	return is_defined ?
+		       0 :
+		       fpisa_fail(-EINVAL, "options.%s is %u, which fpisa.h does not define; set a value of fpisa.h",
+				  option, value);
 }
 
 /* Check the options that are enums. Return 0, or -EINVAL. */
@@ -119,7 +122,7 @@ int fpisa_group_join(struct fpisa_group **out, const char *host, const char *nam
 	*out = NULL;
 	g = calloc(1, sizeof(*g));
 	if (!g)
-		return fpisa_fail(-ENOMEM, "no memory for a group");
+		return fpisa_fail(-ENOMEM, "not enough memory for a group; " FPISA_MORE_MEMORY);
 	g->link.wake = g->link.events = -1;
 	rc = copy_options(&g->options, options);
 	if (!rc) {
@@ -336,7 +339,7 @@ int fpisa_group_eventfd(struct fpisa_group *g)
 		fpisa_fork_release();
 		if (l->events < 0)
 			rc = fpisa_fail(-errno, "%s: cannot create an eventfd for requests: %s", l->peer,
-					strerror(errno));
+					fpisa_why(-errno));
 	}
 	for (int k = 0; !rc && k < FPISA_MANAGER_JOBS; k++)
 		if (l->job[k].handle && l->job[k].handle->shared.events < 0)

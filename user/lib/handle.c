@@ -52,7 +52,7 @@ static int make_shards(struct fpisa *f, uint32_t shards, const uint32_t *weight,
 {
 	f->shard = calloc(shards, sizeof(*f->shard));
 	if (!f->shard || fpisa_layout_init(&f->layout, shards, weight))
-		return fpisa_fail(-ENOMEM, "no memory for a handle");
+		return fpisa_fail(-ENOMEM, "not enough memory for a handle; " FPISA_MORE_MEMORY);
 	for (uint32_t i = 0; i < shards; i++) {
 		f->shard[i].f = f;
 		f->shard[i].index = i;
@@ -78,7 +78,7 @@ int fpisa_new(struct fpisa **out, const struct fpisa_options *options, uint32_t 
 		return rc;
 	f = calloc(1, sizeof(*f));
 	if (!f)
-		return fpisa_fail(-ENOMEM, "no memory for a handle");
+		return fpisa_fail(-ENOMEM, "not enough memory for a handle; " FPISA_MORE_MEMORY);
 	TAILQ_INIT(&f->requests);
 	TAILQ_INIT(&f->given_up);
 	TAILQ_INIT(&f->ended);

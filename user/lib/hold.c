@@ -35,8 +35,8 @@ static int late(struct fpisa *f)
 
 	f->missing = f->shared.driver == FPISA_DRIVER_RANKS ? fpisa_not_joined(f) : 0;
 	if (f->missing)
-		return fpisa_fail(-ETIMEDOUT, "%s: job %u: %s did not join the job in %u ms", f->peer, f->job,
-				  fpisa_rank_names(names, sizeof(names), f->missing), ms);
+		return fpisa_fail(-ETIMEDOUT, "%s: job %u: %s did not join the job in %u ms; start the missing ranks",
+				  f->peer, f->job, fpisa_rank_names(names, sizeof(names), f->missing), ms);
 	if (f->shared.driver == FPISA_DRIVER_RANKS)
 		return fpisa_unanswered(fpisa_joins_at(f), timeout_ns);
 	return fpisa_fail(

@@ -142,7 +142,7 @@ static int hear(struct fpisa_shard *s, uint64_t timeout_ns)
 	if (f->shared.join == FPISA_JOIN_FAILED)
 		return fpisa_poisoned(f);
 	if (n < 0)
-		return fpisa_fail(n, "%s: job %u: cannot receive: %s", s->peer, s->job, strerror(-n));
+		return fpisa_fail(n, "%s: job %u: cannot receive: %s", s->peer, s->job, fpisa_why(n));
 	for (int i = 0; i < n && !s->joining.joined; i++) {
 		const struct fpisa_hdr *h = fpisa_reply_check(s, &in[i]);
 
@@ -169,7 +169,7 @@ static int greet(struct fpisa_shard *s, uint64_t now)
 {
 	int rc = fpisa_hello_is_due(&s->joining, now) ? say_hello(s) : 0;
 
-	return rc ? fpisa_fail(rc, "%s: job %u: cannot send: %s", s->peer, s->job, strerror(-rc)) : 0;
+	return rc ? fpisa_fail(rc, "%s: job %u: cannot send: %s", s->peer, s->job, fpisa_why(rc)) : 0;
 }
 
 uint64_t fpisa_join_due(const struct fpisa *f)
@@ -247,7 +247,9 @@ int fpisa_join_begin(struct fpisa *f)
 		s->t->gso = 0;
 	}
 	if (take_incarnation(f, fpisa_incarnation_next(&f->incarnation), 0))
-		return fpisa_fail(-EIO, "%s: job %u: cannot get random numbers: %s", f->peer, f->job, strerror(EIO));
+		return fpisa_fail(-EIO,
+				  "%s: job %u: cannot get random numbers: %s; allow this process to call getrandom()",
+				  f->peer, f->job, strerror(EIO));
 	FPISA_EACH_SHARD(s, f) {
 		rc = fpisa_transport_may_join(s->t);
 		if (rc)
@@ -305,7 +307,8 @@ static int open_window(struct fpisa_shard *s)
 	rc = fpisa_window_reset(&s->window, &f->flight, s->hello.window, (uint32_t)rc, fpisa_transport_drops(s->t),
 				f->layout.shards > 1 ? &f->layout : NULL, s->index);
 	if (rc)
-		return fpisa_fail(rc, "%s: job %u: no memory for a window of %u", s->peer, s->job, s->hello.window);
+		return fpisa_fail(rc, "%s: job %u: not enough memory for a window of %u; " FPISA_MORE_MEMORY, s->peer,
+				  s->job, s->hello.window);
 	return 0;
 }
 

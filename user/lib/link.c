@@ -139,9 +139,9 @@ static int call_manager(struct fpisa_link *l, struct fpisa_channel **c)
 		l->there_ns = fpisa_now();
 	if (rc) {
 		drop(l, c);
-		return fpisa_fail(rc, "no connection%s%s: %s%s", l->addresses > 1 ? " to " : "",
+		return fpisa_fail(rc, "no connection%s%s: %s; %s", l->addresses > 1 ? " to " : "",
 				  l->addresses > 1 ? fpisa_address_text(&to, address) : "", strerror(-rc),
-				  fpisa_hint(rc, "; is `fpisa serve` running there?"));
+				  fpisa_hint(rc, "is `fpisa serve` running there?"));
 	}
 	l->join.rate = rate_of_link(l);
 	/* From now on the channel owns the socket, even after an error. */
@@ -527,7 +527,7 @@ int fpisa_link_start(struct fpisa_link *l)
 	l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	fpisa_fork_release();
 	if (l->wake < 0)
-		return fpisa_fail(-errno, "%s: cannot create an eventfd: %s", l->peer, strerror(errno));
+		return fpisa_fail(-errno, "%s: cannot create an eventfd: %s", l->peer, fpisa_why(-errno));
 	l->fork.in_child = in_child;
 	rc = fpisa_fork_add(&l->fork);
 	if (rc)
@@ -538,7 +538,9 @@ int fpisa_link_start(struct fpisa_link *l)
 	rc = pthread_create(&l->thread, NULL, run, l);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	l->started = !rc;
-	return rc ? fpisa_fail(-rc, "%s: cannot start a thread: %s", l->peer, strerror(rc)) : 0;
+	return rc ? fpisa_fail(-rc, "%s: cannot start a thread: %s; end other threads, or raise ulimit -u", l->peer,
+			       strerror(rc)) :
+		    0;
 }
 
 int fpisa_link_wait(struct fpisa_link *l, struct fpisa_clock *clock, uint64_t timeout_ns)
@@ -567,11 +569,13 @@ int fpisa_link_wait_joined(struct fpisa_link *l, uint64_t timeout_ns, uint64_t s
 	rc = 0;
 	if (!l->joined && !l->error) {
 		l->missing = l->pending ? fpisa_manager_all(l->join.size) & ~l->pending : 0;
-		rc = l->pending ? fpisa_fail(-ETIMEDOUT, "%s: %s did not join in %llu ms", l->peer,
-					     fpisa_rank_names(names, sizeof(names), l->missing),
-					     (unsigned long long)(timeout_ns / MS)) :
-				  fpisa_fail(-ETIMEDOUT, "%s: the manager did not answer in %llu ms", l->peer,
-					     (unsigned long long)(timeout_ns / MS));
+		rc = l->pending ?
+			     fpisa_fail(-ETIMEDOUT, "%s: %s did not join in %llu ms; start the missing ranks", l->peer,
+					fpisa_rank_names(names, sizeof(names), l->missing),
+					(unsigned long long)(timeout_ns / MS)) :
+			     fpisa_fail(-ETIMEDOUT,
+					"%s: the manager did not answer in %llu ms; is `fpisa serve` running there?",
+					l->peer, (unsigned long long)(timeout_ns / MS));
 	}
 	pthread_mutex_unlock(&l->lock);
 	return rc ? rc : fpisa_link_error(l);

@@ -88,7 +88,7 @@ static int count_in(const char *host)
 {
 	pthread_once(&once, add_hook);
 	if (hooked)
-		return fpisa_fail(hooked, "no memory to look up '%s'", host);
+		return fpisa_fail(hooked, "not enough memory to look up '%s'; " FPISA_MORE_MEMORY, host);
 	if (atomic_fetch_add(&lookups, 1) < MOST)
 		return 0;
 	atomic_fetch_sub(&lookups, 1);
@@ -108,7 +108,7 @@ static int begin(const char *host, struct lookup **out)
 	l = calloc(1, sizeof(*l));
 	if (!l) {
 		atomic_fetch_sub(&lookups, 1);
-		return fpisa_fail(-ENOMEM, "no memory to look up '%s'", host);
+		return fpisa_fail(-ENOMEM, "not enough memory to look up '%s'; " FPISA_MORE_MEMORY, host);
 	}
 	snprintf(l->host, sizeof(l->host), "%s", host);
 	l->fd = eventfd(0, EFD_CLOEXEC);
@@ -116,7 +116,7 @@ static int begin(const char *host, struct lookup **out)
 	if (rc) {
 		l->left = 1;
 		leave(l);
-		return fpisa_fail(rc, "'%s' cannot be looked up: %s", host, strerror(-rc));
+		return fpisa_fail(rc, "'%s' cannot be looked up: %s", host, fpisa_why(rc));
 	}
 	*out = l;
 	return 0;
@@ -135,7 +135,8 @@ static int outcome(int rc, const char *host)
 {
 	if (!rc)
 		return 0;
-	return fpisa_fail(rc == EAI_AGAIN ? -EAGAIN : -EINVAL, "'%s' is not a known host: %s", host, gai_strerror(rc));
+	return fpisa_fail(rc == EAI_AGAIN ? -EAGAIN : -EINVAL,
+			  "'%s' is not a known host: %s; check the name, or pass an address", host, gai_strerror(rc));
 }
 
 int fpisa_lookup(const char *host, uint64_t timeout_ns, struct addrinfo **found)

@@ -46,7 +46,7 @@ static void take_gone(struct fpisa_link *l, const struct fpisa_manager_members *
 {
 	char names[160], sentence[FPISA_MESSAGE_SIZE];
 
-	snprintf(sentence, sizeof(sentence), "%s: %s %s gone: %s", l->peer,
+	snprintf(sentence, sizeof(sentence), "%s: %s %s gone: %s; join again when all ranks run", l->peer,
 		 fpisa_rank_names(names, sizeof(names), m->ranks), m->ranks & (m->ranks - 1) ? "are" : "is",
 		 fpisa_manager_cause_text(m->cause));
 	fpisa_link_fail(l, -ECONNRESET, m->ranks, sentence);
@@ -246,7 +246,8 @@ static int check_left(struct fpisa_link *l, uint64_t calls)
 		r++;
 	if (r == l->join.size)
 		return 0;
-	snprintf(sentence, sizeof(sentence), "%s: rank %u has left the group after %llu calls", l->peer, r,
+	snprintf(sentence, sizeof(sentence),
+		 "%s: rank %u has left the group after %llu calls; make the same calls at all ranks", l->peer, r,
 		 (unsigned long long)l->calls_of[r]);
 	/* Only the first reason counts. */
 	if (!l->error)

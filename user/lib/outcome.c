@@ -30,6 +30,7 @@ int fpisa_request_outcome(const struct fpisa_request *r)
 	if (r->done)
 		return check_overflow(r);
 	if (r->given_up)
-		return fpisa_fail(r->error, "%s: job %u: call %u was given up by a rejoin", f->peer, f->job, r->call);
+		return fpisa_fail(r->error, "%s: job %u: call %u was given up by a rejoin; start the call again",
+				  f->peer, f->job, r->call);
 	return fpisa_fail(r->error ? r->error : f->error, "%s", f->message);
 }

@@ -54,7 +54,7 @@ static int take_in(struct fpisa_shard *s, uint64_t wait_ns, uint64_t looked, int
 	if (*ended)
 		return 0;
 	if (n < 0) {
-		fpisa_fail(n, "%s: job %u: cannot receive: %s", s->peer, s->job, strerror(-n));
+		fpisa_fail(n, "%s: job %u: cannot receive: %s", s->peer, s->job, fpisa_why(n));
 		return fpisa_poison(f, n);
 	}
 	after = fpisa_now();
@@ -190,10 +190,12 @@ static int timed_out(struct fpisa *f)
 			   s->peer, s->job, (unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first),
 			   slot->req->call, (unsigned int)(f->timeout_ns / 1000000));
 	else if (f->missing)
-		fpisa_fail(-ETIMEDOUT, "%s: job %u: %s sent nothing for chunk %llu of call %u in %u ms", s->peer,
-			   s->job, fpisa_rank_names(names, sizeof(names), f->missing),
-			   (unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first), slot->req->call,
-			   (unsigned int)(slot->req->timeout_ns / 1000000));
+		fpisa_fail(
+			-ETIMEDOUT,
+			"%s: job %u: %s sent nothing for chunk %llu of call %u in %u ms; check that all ranks run and make the same calls",
+			s->peer, s->job, fpisa_rank_names(names, sizeof(names), f->missing),
+			(unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first), slot->req->call,
+			(unsigned int)(slot->req->timeout_ns / 1000000));
 	else
 		unanswered_chunk(s, slot);
 	return fpisa_poison(f, -ETIMEDOUT);

@@ -88,7 +88,7 @@ static int send_failed(struct fpisa_shard *s, int rc)
 			   "create the job with fewer elements or raise the MTU",
 			   s->peer, s->job, f->hello.elements);
 	else
-		fpisa_fail(rc, "%s: job %u: cannot send: %s", s->peer, s->job, strerror(-rc));
+		fpisa_fail(rc, "%s: job %u: cannot send: %s", s->peer, s->job, fpisa_why(rc));
 	return fpisa_poison(f, rc);
 }
 

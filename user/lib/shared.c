@@ -32,7 +32,7 @@ int fpisa_shared_init(struct fpisa *f, struct fpisa_engine *e)
 	s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	fpisa_fork_release();
 	if (s->wake < 0)
-		return fpisa_fail(-errno, "cannot create an eventfd for the handle: %s", strerror(errno));
+		return fpisa_fail(-errno, "cannot create an eventfd for the handle: %s", fpisa_why(-errno));
 	return fpisa_shared_descriptors(f);
 }
 
@@ -79,7 +79,7 @@ int fpisa_shared_descriptors(struct fpisa *f)
 		s->fds = s->t ? s->t->ops->fds(s->t, shared->fd + shared->fds) : 0;
 		if (s->fds < 0)
 			return fpisa_fail(s->fds, "%s: job %u: cannot get a descriptor to wait on: %s", s->peer, s->job,
-					  strerror(-s->fds));
+					  fpisa_why(s->fds));
 		shared->fds += s->fds;
 	}
 	return 0;
@@ -106,7 +106,7 @@ int fpisa_shared_events(struct fpisa *f)
 		fpisa_fork_release();
 	}
 	return s->events >= 0 ? s->events :
-				fpisa_fail(-errno, "cannot create an eventfd for requests: %s", strerror(errno));
+				fpisa_fail(-errno, "cannot create an eventfd for requests: %s", fpisa_why(-errno));
 }
 
 int fpisa_shared_events_with(struct fpisa *f, int fd)
@@ -122,7 +122,7 @@ int fpisa_shared_events_with(struct fpisa *f, int fd)
 	if (s->events >= 0 && before)
 		eventfd_write(s->events, before);
 	fpisa_unlock(&s->lock);
-	return s->events >= 0 ? 0 : fpisa_fail(-errno, "cannot create an eventfd for requests: %s", strerror(errno));
+	return s->events >= 0 ? 0 : fpisa_fail(-errno, "cannot create an eventfd for requests: %s", fpisa_why(-errno));
 }
 
 void fpisa_shared_wake(struct fpisa_shared *s)
@@ -246,7 +246,7 @@ int fpisa_shared_watch(struct fpisa_shared *s, uint64_t ns)
 	int rc = s->driver == FPISA_DRIVER_ENGINE ? 0 : fpisa_engine_watch(s->engine, &s->item, s->fd, s->fds);
 
 	if (rc)
-		return fpisa_fail(rc, "cannot watch the handle's descriptors: %s", strerror(-rc));
+		return fpisa_fail(rc, "cannot watch the handle's descriptors: %s", fpisa_why(rc));
 	if (s->driver == FPISA_DRIVER_NONE)
 		s->driver = FPISA_DRIVER_ENGINE;
 	s->until_ns = ns;

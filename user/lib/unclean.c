@@ -45,7 +45,8 @@ int fpisa_unclean_new(struct fpisa_unclean **out, const void *array, uint64_t co
 	u = calloc(1, sizeof(*u) + chunks * sizeof(u->mark[0]));
 	if (!u) {
 		__atomic_fetch_sub(&held, chunks, __ATOMIC_RELAXED);
-		return fpisa_fail(-ENOMEM, "no memory for an in-place call of %llu elements", (unsigned long long)count);
+		return fpisa_fail(-ENOMEM, "not enough memory for an in-place call of %llu elements; " FPISA_MORE_MEMORY,
+				  (unsigned long long)count);
 	}
 	u->at = array;
 	u->count = count;

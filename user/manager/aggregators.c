@@ -84,7 +84,8 @@ static void check(const struct manager *m, const struct manager_caller *c, const
 
 	name_of_place(&place, r->port, name);
 	if (!again && (c->place >= 0 || c->aggregator)) {
-		refuse_so(why, FPISA_MANAGER_R_order, "this connection already belongs to a group or an aggregator");
+		refuse_so(why, FPISA_MANAGER_R_order,
+			  "this connection already belongs to a group or an aggregator; open another connection");
 	} else if (!manager_may_add(m->policy, c->owner)) {
 		refuse_so(
 			why, FPISA_MANAGER_R_key,

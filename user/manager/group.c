@@ -148,7 +148,7 @@ static void join(struct manager *m, struct manager_caller *c, const struct fpisa
 
 	if (c->place >= 0 || c->aggregator) {
 		refuse_caller(m, c, FPISA_MANAGER_R_order, 0,
-			      "this connection already belongs to a group or an aggregator");
+			      "this connection already belongs to a group or an aggregator; open another connection");
 		return;
 	}
 	if (g && g->whole) {
@@ -223,18 +223,21 @@ static void come_back(struct manager *m, struct manager_caller *c, const struct 
 
 	if (c->place >= 0 || c->aggregator) {
 		refuse_caller(m, c, FPISA_MANAGER_R_order, 0,
-			      "this connection already belongs to a group or an aggregator");
+			      "this connection already belongs to a group or an aggregator; open another connection");
 		return;
 	}
 	if (g && g->state[j->rank] == RANK_GONE) {
 		refuse_caller(m, c, FPISA_MANAGER_R_gone, 1ull << j->rank,
-			      "group %s: rank %u was given up because its connection had ended", j->name, j->rank);
+			      "group %s: rank %u was given up because its connection had ended; join again at all "
+			      "ranks",
+			      j->name, j->rank);
 		return;
 	}
 	if (!g || (g->state[j->rank] != RANK_HERE && g->state[j->rank] != RANK_AWAY)) {
 		refuse_caller(m, c, FPISA_MANAGER_R_unknown, 0,
-			      "group %s: the group no longer exists, or this process is not its rank %u", j->name,
-			      j->rank);
+			      "group %s: the group no longer exists, or this process is not its rank %u; join "
+			      "again at all ranks",
+			      j->name, j->rank);
 		return;
 	}
 	if (g->caller[j->rank]) {
@@ -484,5 +487,7 @@ void manager_message(struct manager *m, struct manager_caller *from, const struc
 			return;
 		break;
 	}
-	refuse_caller(m, from, FPISA_MANAGER_R_order, 0, "an unexpected message: JOIN or RETURN must come first");
+	refuse_caller(m, from, FPISA_MANAGER_R_order, 0,
+		      "an unexpected message: JOIN or RETURN must come first; install one release on all "
+		      "hosts");
 }

@@ -185,9 +185,11 @@ static int take_network(struct manager_policy *p, const char *s)
 	length += fpisa_is_ipv4(&a) ? 96 : 0;
 	network = fpisa_network_of(&a, (unsigned int)length);
 	if (!fpisa_same_address(&a, &network))
-		return refuse(BAD_USAGE, "--networks: %s has bits set after its prefix length", s);
+		return refuse(BAD_USAGE,
+			      "--networks: %s has bits set after its prefix length; clear them, as in 10.0.0.0/8", s);
 	if (p->networks == MANAGER_NETWORKS)
-		return refuse(BAD_USAGE, "--networks: more than %d networks are not supported", MANAGER_NETWORKS);
+		return refuse(BAD_USAGE, "--networks: more than %d networks are not supported; merge some",
+			      MANAGER_NETWORKS);
 	p->network[p->networks].address = a;
 	p->network[p->networks++].bits = (unsigned int)length;
 	return 0;
@@ -225,7 +227,7 @@ static int take_aggregator_key(struct manager_policy *p, const char *s)
 	if (!fpisa_psk_name_valid(s))
 		return refuse(BAD_USAGE, "--aggregator-keys: '%s' is not the name of a key", s);
 	if (p->aggregator_keys == MANAGER_AGGREGATOR_KEYS)
-		return refuse(BAD_USAGE, "--aggregator-keys: more than %d keys are not supported",
+		return refuse(BAD_USAGE, "--aggregator-keys: more than %d keys are not supported; name fewer",
 			      MANAGER_AGGREGATOR_KEYS);
 	strcpy(p->aggregator_key[p->aggregator_keys++], s);
 	return 0;
@@ -254,7 +256,7 @@ static int take_ports(struct manager_policy *p, const char *arg)
 	int err;
 
 	if (!dash)
-		return refuse(BAD_USAGE, "--udp-ports: '%s' is not FIRST-LAST", arg);
+		return refuse(BAD_USAGE, "--udp-ports: '%s' is not FIRST-LAST, as in 20000-20999", arg);
 	err = parse_number("--udp-ports", first_of(arg, (size_t)(dash - arg), text, sizeof(text)), 1024, 65535, &first);
 	if (!err)
 		err = parse_number("--udp-ports", dash + 1, first, 65535, &last);
@@ -364,7 +366,8 @@ int manager_key_add(struct manager_policy *p, const char *name, struct manager_q
 		if (!strcmp(p->key[i].name, name))
 			return refuse(BAD_USAGE, "key %s is given twice", name);
 	if (p->keys == MANAGER_KEYS)
-		return refuse(BAD_USAGE, "more than %d keys are not supported", MANAGER_KEYS);
+		return refuse(BAD_USAGE, "more than %d keys are not supported; remove some sections [key NAME]",
+			      MANAGER_KEYS);
 	snprintf(p->key[p->keys].name, sizeof(p->key[0].name), "%s", name);
 	*q = &p->key[p->keys++].quota;
 	return 0;

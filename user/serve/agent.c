@@ -277,7 +277,7 @@ static void take_news(struct agent *a, const struct helper_news *news)
 	/* Jobs at the old address end with the connection. */
 	address = address_of(a);
 	if (!fpisa_same_address(&address, &a->said.address)) {
-		drop_connection(a, "the configuration has another address");
+		drop_connection(a, "the configuration has a different address");
 		a->try_ms = a->now_ms;
 	} else {
 		say_register(a);
@@ -394,7 +394,7 @@ int agent_run(struct config *c, const char *pin)
 	int err;
 
 	if (!a)
-		return fail(-ENOMEM, NULL, "serve: cannot allocate memory");
+		return fail(-ENOMEM, NULL, "serve: cannot store its state");
 	a->policy = c->manager;
 	a->manager = c->manager.manager;
 	a->key_file = c->manager.key_file;

@@ -163,8 +163,8 @@ static void take_make(struct agent_jobs *a, const struct fpisa_manager_make *m)
 
 	if (!g || g->over) {
 		refuse_make(a, m,
-			    g ? "the group has ended at this aggregator" :
-				"the aggregator has as many groups as possible");
+			    g ? "the group has ended at this aggregator; join again" :
+				"the aggregator has as many groups as possible; end another group");
 		return;
 	}
 	fill_record(a, g, m);

@@ -45,7 +45,7 @@ int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 po
 			    "serve: %s", manager_listen_text(policy, port, a));
 	if (epoll_ctl(s->strangers, EPOLL_CTL_ADD, s->listener, &e) ||
 	    epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->strangers, &e))
-		return fail(-errno, NULL, "serve: cannot watch the listening socket");
+		return fail(-errno, NULL, "serve: cannot wait for connections (epoll)");
 	return 0;
 }
 

@@ -113,7 +113,7 @@ static int read_again(struct helper_state *w, struct helper_news *news)
 	int err = config_read(&c, w->config->file);
 
 	if (!err && !c->manager_line)
-		err = refuse(-EINVAL, "%s no longer has a section [manager]", c->file);
+		err = refuse(-EINVAL, "%s no longer has a section [manager]; add it again", c->file);
 	err = err ?: config_give(c, &w->config->given) ?: manager_policy_fit(&c->manager, w->dp.slots_n);
 	if (!err && c->manager.key_file && fpisa_psks_read(&news->keys, c->manager.key_file))
 		err = refuse(-EINVAL, "serve: %s", fpisa_error());
@@ -139,7 +139,10 @@ static int take(struct helper_state *w, const struct helper_request *q)
 	int err;
 
 	if (q->place >= GROUPS)
-		return refuse(-EPROTO, "fpisa serve: invalid request for place %u", q->place);
+		return refuse(-EPROTO,
+			      "serve: invalid request for place %u from the network process; please report "
+			      "this bug",
+			      q->place);
 	switch ((enum helper_what)q->what) {
 	case HELPER_RECORD:
 		return helper_record(w, q->place, &q->record);
@@ -167,7 +170,10 @@ static int take(struct helper_state *w, const struct helper_request *q)
 		/* A datapath that was unloaded has no groups either. */
 		return answer(w, &a) ?: a.made.err == -ESTALE ? a.made.err : 0;
 	default:
-		return refuse(-EPROTO, "fpisa serve: invalid request of kind %u", q->what);
+		return refuse(-EPROTO,
+			      "serve: invalid request of kind %u from the network process; please report "
+			      "this bug",
+			      q->what);
 	}
 }
 
@@ -184,7 +190,7 @@ static int raise_descriptors(void)
 	struct rlimit files;
 
 	if (getrlimit(RLIMIT_NOFILE, &files))
-		return fail(-errno, NULL, "serve: cannot raise the limit of descriptors");
+		return fail(-errno, NULL, "serve: cannot raise its limit of open files");
 	files.rlim_cur = files.rlim_max;
 	if (files.rlim_max < DESCRIPTORS)
 		return refuse(
@@ -192,7 +198,7 @@ static int raise_descriptors(void)
 			"serve: the process that creates jobs needs %d descriptors, but its limit is %llu; ulimit -n "
 			"%d, or LimitNOFILE=%d in the unit",
 			DESCRIPTORS, (unsigned long long)files.rlim_max, DESCRIPTORS, DESCRIPTORS);
-	return setrlimit(RLIMIT_NOFILE, &files) ? fail(-errno, NULL, "serve: cannot raise the limit of descriptors") : 0;
+	return setrlimit(RLIMIT_NOFILE, &files) ? fail(-errno, NULL, "serve: cannot raise its limit of open files") : 0;
 }
 
 static int open_datapath(struct helper_state *w, const char *pin)
@@ -260,7 +266,12 @@ static int serve(struct helper_state *w, const char *pin)
 			err = begin(w);
 		if (err)
 			break;
-		err = n == sizeof(q) ? take(w, &q) : refuse(-EPROTO, "fpisa serve: invalid request of %zd bytes", n);
+		err = n == sizeof(q) ?
+			      take(w, &q) :
+			      refuse(-EPROTO,
+				     "serve: invalid request of %zd bytes from the network process; please report "
+				     "this bug",
+				     n);
 		if (lseek(w->errors, 0, SEEK_CUR))
 			take_errors(w, text);
 	}
@@ -332,7 +343,7 @@ static int report(int err)
 			      "and start fpisa serve again",
 			      REQUESTS_MS / 1000);
 	if (err == -ENOMEM)
-		return fail(err, NULL, "serve: cannot allocate memory for a request");
+		return fail(err, NULL, "serve: cannot store a request to the process that creates jobs");
 	return err ? fail(err, "see its message above", "serve: the process that creates jobs is gone") : 0;
 }
 

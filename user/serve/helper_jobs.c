@@ -106,16 +106,17 @@ static int check_make(struct helper_state *w, const struct manager_make *o, stru
 	if (o->place >= GROUPS || o->index >= FPISA_MANAGER_JOBS || !o->workers || o->workers > FPISA_MAX_WORKERS ||
 	    o->spec.format >= FPISA_FORMAT_END || o->spec.mode >= FPISA_MODE_END || !o->spec.window ||
 	    o->spec.window > w->policy->slots)
-		return refuse(-EACCES, "the manager may not request this job");
+		return refuse(-EACCES, "the network process may not request this job; please report this bug");
 	err = datapath_group_get(&w->groups, o->place, r);
 	if (err)
 		return err;
 	if (!o->id || r->id != o->id || r->job[o->index].state != FPISA_GROUP_JOB_MAKING ||
 	    r->job[o->index].token != o->token || !o->token)
-		return refuse(-EACCES, "the job is not announced in the record of its group");
+		return refuse(-EACCES, "the record of the group does not announce this job; please report this bug");
 	/* Refuse a second job with the same token, because slots_given() would not count it. */
 	if (job_of(w, o->token) < FPISA_MAX_JOBS)
-		return refuse(-EACCES, "job %u already has this job's token", job_of(w, o->token));
+		return refuse(-EACCES, "job %u already has the requested job's token; please report this bug",
+			      job_of(w, o->token));
 	err = check_policy(w->policy, o, reason) ?: slots_given(w, &slots);
 	if (!err && slots + o->spec.window > w->policy->slots)
 		return refuse(
@@ -327,12 +328,16 @@ int helper_record(struct helper_state *w, __u32 place, const struct group_record
 	int err;
 
 	if (r->id && !is_record(r))
-		return refuse(-EPROTO, "fpisa serve: the record of group %u is invalid", place);
+		return refuse(-EPROTO,
+			      "serve: the network process sent an invalid record of group %u; please report "
+			      "this bug",
+			      place);
 	err = datapath_group_get(&w->groups, place, &old);
 	for (int k = 0; !err && old.id && k < FPISA_MANAGER_JOBS; k++)
 		if (job_of(w, old.job[k].token) < FPISA_MAX_JOBS && !has_token(r, old.job[k].token))
 			err = refuse(-EPROTO,
-				     "fpisa serve: the record of group %u does not list job %u, which still exists",
+				     "serve: the network process sent a record of group %u without job %u, which "
+				     "still exists; please report this bug",
 				     place, job_of(w, old.job[k].token));
 	return err ?: datapath_group_put(&w->groups, place, r);
 }

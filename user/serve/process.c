@@ -48,7 +48,7 @@ static int become(const struct manager_policy *policy)
 	    setresuid(p->pw_uid, p->pw_uid, p->pw_uid))
 		return fail(-errno, NULL, "serve: cannot switch to user '%s'", p->pw_name);
 	if (dies && prctl(PR_SET_PDEATHSIG, dies))
-		return fail(-errno, NULL, "serve: cannot set the signal of the parent's death");
+		return fail(-errno, NULL, "serve: cannot ask for a signal when the parent ends");
 	return privilege_drop();
 }
 

@@ -125,7 +125,7 @@ static __u64 random_word(void *arg)
 
 	while (!s->failed && !word)
 		if (getrandom(&word, sizeof(word), 0) != sizeof(word))
-			s->failed = fail(-EIO, NULL, "serve: cannot get random numbers");
+			s->failed = fail(-EIO, NULL, "serve: cannot get random numbers; allow it to call getrandom()");
 	return word ?: 1;
 }
 
@@ -257,7 +257,7 @@ static int watch_events(struct serve *s)
 		return -EIO;
 	if (epoll_ctl(s->conns.epoll, EPOLL_CTL_ADD, s->helper.fd, &helper) ||
 	    epoll_ctl(s->conns.epoll, EPOLL_CTL_ADD, s->signals, &signals))
-		return fail(-errno, NULL, "serve: cannot watch the helper process");
+		return fail(-errno, NULL, "serve: cannot wait for the helper process (epoll)");
 	return 0;
 }
 
@@ -315,7 +315,7 @@ static int serve_groups(struct config *c, const char *pin)
 	int err;
 
 	if (!s)
-		return fail(-ENOMEM, NULL, "serve: cannot allocate memory");
+		return fail(-ENOMEM, NULL, "serve: cannot store its state");
 	err = start(s, c, pin, &loaded);
 	if (err) {
 		helper_end(&s->helper);

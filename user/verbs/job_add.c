@@ -31,7 +31,7 @@ int verb_job_add(int argc, char **argv)
 		return err;
 	err = job_operand("job add", argc, argv, &job);
 	if (!err && !s.workers)
-		err = refuse(BAD_USAGE, "job add: --workers is missing");
+		err = refuse(BAD_USAGE, "job add: --workers is missing; list the workers' addresses");
 	if (!err)
 		err = job_spec_complete(&s, job);
 	if (!err)

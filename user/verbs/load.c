@@ -22,7 +22,7 @@ static int load(const struct datapath_load *o, char *const *devs, int n)
 {
 	struct veth_peer *peer = calloc(n, sizeof(*peer));
 	struct link *link = calloc(n, sizeof(*link));
-	int err = peer && link ? 0 : fail(-ENOMEM, NULL, "load: cannot allocate memory");
+	int err = peer && link ? 0 : fail(-ENOMEM, NULL, "load: cannot list the interfaces");
 
 	for (int i = 0; !err && i < n; i++)
 		if (!link_get(if_nametoindex(devs[i]), &link[i]))

@@ -79,7 +79,8 @@ static int check(struct plan *p)
 		return refuse(BAD_USAGE,
 			      "plan: no aggregators; give --aggregators, or --colocated for the workers' own hosts");
 	if (all > FPISA_MAX_SHARDS)
-		return refuse(BAD_USAGE, "plan: %u aggregators; a job has at most %d", all, FPISA_MAX_SHARDS);
+		return refuse(BAD_USAGE, "plan: %u aggregators are not supported; a job has at most %d", all,
+			      FPISA_MAX_SHARDS);
 	if (!p->aggregator_bits)
 		p->aggregator_bits = p->worker_bits;
 	return 0;

@@ -225,7 +225,7 @@ int prometheus_write(struct datapath *dp, int job, const char *file)
 	int err, n;
 
 	if (!rows)
-		return fail(-ENOMEM, NULL, "stats: cannot allocate memory");
+		return fail(-ENOMEM, NULL, "stats: cannot store the counters");
 	n = read_rows(dp, job, rows);
 	err = n < 0 ? n : 0;
 	if (!err && cpus)

@@ -245,7 +245,7 @@ int verb_status(int argc, char **argv)
 		return BAD_USAGE;
 	s = calloc(1, sizeof(*s));
 	if (!s)
-		return fail(-ENOMEM, NULL, "status: cannot allocate memory");
+		return fail(-ENOMEM, NULL, "status: cannot store the state");
 	err = datapath_open(&dp, c.pin);
 	if (err)
 		goto out;

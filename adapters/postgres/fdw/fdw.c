@@ -22,9 +22,8 @@ void _PG_init(void)
 	DefineCustomEnumVariable("fpisa.pruning", "Sets where rows are dropped or added up: network, workers or none.",
 				 NULL, &fdw_pruning, FPISA_PRUNING_NETWORK, prunings, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("fpisa.pushdown",
-				 "Enables asking workers for first rows and groups instead of all "
-				 "rows.",
-				 NULL, &fdw_pushdown, true, PGC_USERSET, 0, NULL, NULL, NULL);
+				 "Enables asking workers for first rows and sums by key instead of all rows.", NULL,
+				 &fdw_pushdown, true, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("fpisa.preaggregate",
 				 "Enables adding up rows by key at each worker before it sends "
 				 "them.",

@@ -318,7 +318,7 @@ static bool is_groups(struct groups *g, const RelOptInfo *out, Node *having)
 		return false;
 	/* At least one key or aggregate must be a column of the scan. */
 	if (!g->targets)
-		return refuse(g, "no column of the groups is used");
+		return refuse(g, "no column of the result is used");
 	g->shape.kind = FDW_TABLE;
 	return true;
 }
@@ -341,7 +341,7 @@ static bool fits(struct groups *g, double groups)
 {
 	if (fdw_rows_of(g->rel->table) <= 0 || groups <= GROUPS_MOST)
 		return true;
-	return refuse(g, psprintf("about %.0f groups are expected; the limit is %d", groups, GROUPS_MOST));
+	return refuse(g, psprintf("about %.0f keys are expected; the limit is %d", groups, GROUPS_MOST));
 }
 
 static void add_groups(const struct groups *g, RelOptInfo *out, Node *having, double groups)

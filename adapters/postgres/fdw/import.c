@@ -45,7 +45,8 @@ static void check_names(struct fpisa_query *query)
 
 	if (fpisa_query_columns(query, &c) != 1 || c->type != FPISA_COLUMN_TEXT || !c->not_null)
 		ereport(ERROR, errcode(ERRCODE_FDW_INCONSISTENT_DESCRIPTOR_INFORMATION),
-			errmsg("table %s at the workers does not have the single column \"name text not null\"", TABLES));
+			errmsg("table %s at the workers does not have the single column \"name text not null\"", TABLES),
+			errhint("Run one release of fpisa on all hosts."));
 }
 
 /* Return the names of the tables of all workers, without duplicates. */
@@ -67,7 +68,8 @@ static List *all_tables(const struct fdw_server *server, const struct fdw_secret
 			check_names(a->query);
 			if (!row[0])
 				ereport(ERROR, errcode(ERRCODE_NOT_NULL_VIOLATION),
-					errmsg("a worker has a table without a name"));
+					errmsg("a worker has a table without a name"),
+					errhint("Run one release of fpisa on all hosts."));
 			name = pg_any_to_server(row[0], (int)strlen(row[0]), PG_UTF8);
 			foreach(cell, names) there |= !strcmp(lfirst(cell), name);
 			if (!there)

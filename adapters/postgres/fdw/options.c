@@ -206,7 +206,7 @@ static int queries_of(const char *text, struct fdw_query *out)
 
 	while ((one = strsep(&copy, ","))) {
 		if (n == FDW_QUERIES_MOST)
-			bad_value("queries", text, "There are too many queries.");
+			bad_value("queries", text, "List fewer queries.");
 		out[n++] = query_of(one, text);
 	}
 	return n;

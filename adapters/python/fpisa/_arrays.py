@@ -91,11 +91,11 @@ def check_memory(array: Array, write: bool) -> None:
     if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
         raise TypeError(f"array has type {type(array).__name__}; it must be a numpy.ndarray without a mask")
     if array.dtype.hasobject:
-        raise TypeError("array holds Python objects, which other processes cannot use")
+        raise TypeError("array holds Python objects, which other processes cannot use; pass an array of numbers")
     if not array.flags.c_contiguous:
         raise ValueError("array is not C-contiguous; pass numpy.ascontiguousarray() of it")
     if write and not array.flags.writeable:
-        raise ValueError("array is read-only, but root's values must be written to it")
+        raise ValueError("array is read-only, but root's values must be written to it; pass a copy")
 
 
 def prepare(array: Array, out: Optional[Array], given: Optional[str], big_endian: bool) -> Tuple[Array, int]:
@@ -107,7 +107,7 @@ def prepare(array: Array, out: Optional[Array], given: Optional[str], big_endian
     if out is not array:
         check_array(out, "out", big_endian)
         if out.dtype != array.dtype or out.shape != array.shape:
-            raise ValueError(f"out is {out.shape} of {out.dtype}; it must be as array, {array.shape} of {array.dtype}")
+            raise ValueError(f"out is {out.shape} of {out.dtype}; it must be like array, {array.shape} of {array.dtype}")
     if not out.flags.writeable:
-        raise ValueError("out is read-only; results cannot be written to it")
+        raise ValueError("out is read-only; pass an array that results can be written to")
     return out, number

@@ -56,7 +56,7 @@ class Request:
         while not self.test():
             waited = time.monotonic() - began
             if timeout is not None and waited >= timeout:
-                raise TimeoutError(f"the all-reduce has not ended within {timeout} s, and continues")
+                raise TimeoutError(f"the all-reduce has not ended within {timeout} s, and continues; wait again")
             if waited > SPIN_S:
                 time.sleep(min(waited * PAUSE_SHARE, LONGEST_PAUSE_S))
         assert self._result is not None
@@ -129,7 +129,7 @@ class Caller:
                         "child; make one here")
         with self._lock:
             if self.closed:
-                raise Canceled(errno.ECANCELED, f"this {type(self).__name__} is closed")
+                raise Canceled(errno.ECANCELED, f"this {type(self).__name__} is closed; create another")
             yield
 
     def _check(self, rc: int) -> None:

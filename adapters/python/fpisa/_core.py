@@ -109,8 +109,8 @@ def exactly() -> Iterator[None]:
 
 def check(rc: int) -> None:
     if rc:
-        raise MemoryError(os.strerror(-rc)) if rc == -12 else OverflowError("there are more than 2^63 - 1 values") if rc == -34 \
-            else ValueError(os.strerror(-rc))
+        raise MemoryError("not enough memory for the sum; free some memory") if rc == -12 else \
+            OverflowError("there are more than 2^63 - 1 values") if rc == -34 else ValueError(os.strerror(-rc))
 
 
 class State:

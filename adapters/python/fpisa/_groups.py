@@ -120,7 +120,7 @@ def total(runs: List[Array]) -> int:
 def _sums(runs: List[Array], codes: int, groups: int, f: Format, average: bool) -> bytearray:
     state: Optional[int] = lib.sums_groups_new(groups, average)
     if not state:
-        raise MemoryError(f"no memory for {groups} groups")
+        raise MemoryError(f"not enough memory for {groups} keys; sum parts of the values, or free some memory")
     out = bytearray(max(1, groups) * f.size)
     try:
         for run in runs:

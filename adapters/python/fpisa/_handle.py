@@ -108,7 +108,7 @@ def _options(*, timeout: Optional[float], overflow: str, restore: bool, faults: 
     """Return options with a progress thread, because waits pause between tests (_calls.py)."""
     wrong = faults.keys() - {*FAULTS, "seed"}
     if wrong:
-        raise TypeError(f"unknown option {', '.join(sorted(wrong))}")
+        raise TypeError(f"unknown option {', '.join(sorted(wrong))}; the fault options are {', '.join(FAULTS)} and seed")
     options = Options(timeout_ms=milliseconds(timeout, "timeout", FOREVER), progress=1, restore=bool(restore),
                       overflow=number_of(OVERFLOWS, overflow, "overflow"))
     options.seed = in_range(faults.pop("seed", 0), 64, "seed")  # type: ignore[arg-type]
@@ -135,7 +135,7 @@ class _Aggregator:
     def connected(self) -> None:
         with self.lock:
             if not self.wanted:
-                raise ValueError("this Mem is closed")
+                raise ValueError("this Mem is closed; create another")
             self.handles += 1
 
     def disconnected(self) -> None:

@@ -33,7 +33,7 @@ def _of_integers(numpy: Any, keys: Any) -> Tuple[Any, Any]:
     n = lib.sums_number_near(keys.ctypes.data, len(keys), ctypes.c_int64(least).value, len(found), codes.ctypes.data, found.ctypes.data) \
         if near else lib.sums_number(keys.ctypes.data, len(keys), codes.ctypes.data, found.ctypes.data)
     if n < 0:
-        raise MemoryError("no memory for the keys")
+        raise MemoryError("not enough memory for the keys; free some memory")
     if near:
         return found[:n].view(keys.dtype), keys.view("int64") if least == 0 and n == len(found) else codes
     found = keys[found[:n]]
@@ -111,7 +111,7 @@ def _one(key: Any, missing: Any) -> Any:
 def _of_times(numpy: Any, keys: Sequence[Any], types: Set[type]) -> Tuple[Any, Any]:
     """Number numpy times of one type in their common unit, because equal times in different units have different hashes."""
     if len(types) > 1:
-        raise TypeError(f"keys have types {', '.join(sorted(t.__name__ for t in types))}; numpy's times do not mix with other keys")
+        raise TypeError(f"keys have types {', '.join(sorted(t.__name__ for t in types))}; pass keys of one type, because numpy's times do not mix with other keys")
     here = [i for i, k in enumerate(keys) if k is not None]
     times = numpy.array([keys[i] for i in here])
     for unit in {keys[i].dtype for i in here}:

@@ -137,7 +137,7 @@ def _axes_of(v: Values, axis: Any) -> Tuple[List[int], List[int]]:
     """Return the remaining axes and the summed axes."""
     v.need_blocks("axis")
     if len(v.blocks) != 1 or v.blocks[0].valid:
-        raise TypeError("axis requires an array of one piece without nulls")
+        raise TypeError("axis requires an array of one chunk without nulls; combine the chunks, or fill the nulls")
     ndim = len(v.blocks[0].shape)
     gone = [a + ndim if a < 0 else a for a in (map(operator.index, axis) if hasattr(axis, "__iter__") else (operator.index(axis),))]
     for i, a in enumerate(gone):

@@ -88,7 +88,7 @@ class Hook:
                 with torch.inference_mode(real.is_inference()):  # the inference mode applies only to the current thread
                     real.copy_(sent)
             future.set_result(tensor)
-        except BaseException as e:  # complete the future after any error, because training would wait for it for ever
+        except BaseException as e:  # complete the future after any error, because training would wait for it forever
             self.error = e
             future.set_exception(e)  # type: ignore[arg-type]
 

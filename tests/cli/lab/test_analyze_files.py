@@ -172,4 +172,4 @@ def test_no_pictures(tmp_path):
     refused("/no/: No such file or directory; give --plot a directory that can be written", *argv, tmp_path / "no" / "p")
     (tmp_path / "p-ratio.svg").mkdir()
     p = run(*argv, tmp_path / "p")
-    assert p.returncode == 1 and p.stdout == "" and p.stderr.splitlines()[-1].startswith("fpisa: gnuplot: failed")
+    assert p.returncode == 1 and p.stdout == "" and p.stderr.splitlines()[-1].startswith("fpisa: gnuplot failed; see its message above")

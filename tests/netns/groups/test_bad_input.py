@@ -16,7 +16,7 @@ from lab import ADDRESS, PORT, SLOW, draw_seed, wait_until
 
 JOIN, RETURN, ASK, BOUND, LEAVE, PING, FAILED, WAITS, JOB = 1, 2, 3, 4, 5, 6, 7, 8, 20
 JOINED = 18
-NONE = b"the received data is not a message of this protocol"
+NONE = b"the received data is not a message of this protocol; check the address and port"
 
 
 def join(name, size=1, rank=0, group=0, secret=0):

@@ -17,7 +17,8 @@ from lab import ADDRESS, COMMAND_S, FPISA, PIN, PORT, TOP, end
 SOURCE = os.path.join(os.path.dirname(__file__), "ask_helper.c")
 TOKEN = "1234567890abcdef"
 OURS = 5
-FORBIDDEN, UNANNOUNCED = "-13 the manager may not request this job", "-13 the job is not announced in the record of its group"
+FORBIDDEN = "-13 the network process may not request this job; please report this bug"
+UNANNOUNCED = "-13 the record of the group does not announce this job; please report this bug"
 LIMITS = [f"-13 {says}" for says in ("the group has 4 ranks, but the manager allows 3; raise size in [manager]",
                                      "the manager does not offer format fp16; add the format to formats in [manager]",
                                      "the manager does not offer mode fpisa64; add the mode to modes in [manager]",
@@ -27,10 +28,13 @@ NO_SLOTS = "-28 the job needs 64 slots, but the manager has given 64 of 100; rai
 NO_NUMBER = "-2 all 8 job numbers of the manager are in use; raise jobs in [manager] or end another job"
 JOBS = [FORBIDDEN, UNANNOUNCED, FORBIDDEN, *[UNANNOUNCED] * 5, FORBIDDEN, LIMITS[0], FORBIDDEN, FORBIDDEN, LIMITS[1], FORBIDDEN,
         LIMITS[2], FORBIDDEN, FORBIDDEN, "-22 ", *LIMITS[3:], NO_NUMBER, NO_NUMBER, "0 ", UNANNOUNCED, NO_SLOTS, NO_SLOTS]
-WRONG = {"place": "invalid request for place 64", "kind": "invalid request of kind 99", "answer": "invalid request of kind 6", "byte": "invalid request of 1 bytes",
-         "short": "invalid request of [0-9]+ bytes", "long": "invalid request of [0-9]+ bytes", "double": "invalid request of [0-9]+ bytes",
-         **dict.fromkeys(("size 0", "size 65", "ranks", "name", "owner", "escape", "state", "number"), "the record of group 40 is invalid"),
-         "forgets": "the record of group 40 does not list job 9, which still exists"}
+FROM = " from the network process"
+WRONG = {"place": "invalid request for place 64" + FROM, "kind": "invalid request of kind 99" + FROM,
+         "answer": "invalid request of kind 6" + FROM, "byte": "invalid request of 1 bytes" + FROM,
+         **dict.fromkeys(("short", "long", "double"), "invalid request of [0-9]+ bytes" + FROM),
+         **dict.fromkeys(("size 0", "size 65", "ranks", "name", "owner", "escape", "state", "number"),
+                         "the network process sent an invalid record of group 40"),
+         "forgets": "the network process sent a record of group 40 without job 9, which still exists"}
 
 
 @pytest.fixture
@@ -76,7 +80,7 @@ def test_what_is_no_request(groups):
         said = ask(groups, case)
         assert said[-1] == "ended", (case, said)
         assert groups.manager.wait(COMMAND_S) == 1
-        assert re.search(f"^fpisa: fpisa serve: {says}$", groups.manager.stderr.read(), re.M), case
+        assert re.search(f"^fpisa: serve: {says}; please report this bug$", groups.manager.stderr.read(), re.M), case
         end(groups.manager)
         held = [j["job"] for j in groups.jobs()], [r["name"] for r in groups.net.json("group", "list")]
         assert held == (([OURS, 8, 9], ["train", "forged"]) if case == "forgets" else ([OURS, 8], ["train"])), (case, held)

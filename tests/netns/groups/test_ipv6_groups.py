@@ -40,7 +40,7 @@ def test_addresses_of_jobs(groups):
 
 @over_ipv6
 def test_both_families_at_one_manager(groups):
-    """A group of IPv4 ranks lives beside one of IPv6 ranks. The listener is one socket for both."""
+    """A group of IPv4 ranks and a group of IPv6 ranks exist at the same time. One listening socket serves both."""
     g = groups(2)
     g.net.agg.ip(f"addr add {ADDRESS}/32 dev lo")
     for r, w in enumerate(g.net.worker):
@@ -60,7 +60,7 @@ def test_both_families_at_one_manager(groups):
 
 @over_ipv6
 def test_networks(groups):
-    """[manager], networks takes IPv6 networks, whose length may be any; the network ::/0 has no IPv4 address."""
+    """`networks` in [manager] accepts IPv6 networks with a prefix of any length. The network ::/0 does not contain IPv4 addresses."""
     g = groups(2, "networks = 2001:db8:99:1::/64")
     g.start(0, "train", 0, 1, SUM).line()
     answer = g.start(1, "train", 0, 1, SUM).line()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Firewalls and address translation between ranks and aggregator, and the networks that Docker and podman set up: what works, and the
-error of what does not. Rules are those of nftables, and containers are network namespaces. doc/deploy.md, section 2, has a table of them."""
+"""Test firewalls and address translation between ranks and aggregator, and the networks that Docker and podman set up. Each test shows that
+sums work, or which error a rank gets. The rules are for nftables, and containers are network namespaces. doc/deploy.md, section 2, has a
+table of them."""
 import json
 import shutil
 import sys
@@ -196,7 +197,7 @@ def test_published_aggregator(lab):
 
 
 def test_dropped_on_the_way(lab):
-    """A router that forwards nothing of the port gives the same error as a host that does not exist."""
+    """If a router drops all frames to the port, a rank gets the same error as for a host that does not exist."""
     net = lab(workers=2)
     net.load()
     node = Node(net, net.worker[1], 1)

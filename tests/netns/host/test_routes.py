@@ -215,7 +215,7 @@ def test_neighbour_that_the_kernel_does_not_take(lab):
 
 
 def test_parent_that_the_kernel_does_not_take(lab):
-    """For a leaf's parent the consequence is another one, because no HELLO makes the kernel ask for the parent."""
+    """For a leaf's parent the consequence differs, because no HELLO makes the kernel ask for the parent's address."""
     net = lab(workers=2)
     net.load()
     net.agg.ip("route add 10.50.0.0/24 via inet6 fe80::1 dev p0", "link set p0 mtu 1200")

@@ -60,7 +60,7 @@ def test_bad_jobs(lab):
             (ADDRESS, f"job 1: rank 0 has the aggregator's address {ADDRESS}", 1),
             (f"{a},10.99.2.255", "worker 10.99.2.255 is the broadcast address of a network", 1),
             (f"{a}@p0,10.99.2.255@p1", "worker 10.99.2.255 is the broadcast address of a network", 1),
-            ("192.0.2.1", "worker 192.0.2.1: route: .*unreachable; add a route", 1),
+            ("192.0.2.1", "worker 192.0.2.1: cannot find a route: .*unreachable; add a route", 1),
             (",".join(f"10.99.1.{i}" for i in range(2, 67)), "--workers: more than 64", 2)]:
         refused(net, add(net, workers=workers), says, status, usage=status == 2)
     refused(net, add(net), "Permission denied; run as root", uid=65534)
@@ -200,7 +200,7 @@ def test_route_to_a_parent(lab):
 
     for parent, says in (("10.99.2.1", "the parent 10.99.2.1 is this machine"),
                          ("10.99.2.255", "the parent 10.99.2.255 is the broadcast address of a network"),
-                         ("198.51.100.1", "parent 198.51.100.1: route: .*unreachable; add a route")):
+                         ("198.51.100.1", "cannot find a route to the parent 198.51.100.1: .*unreachable; add a route")):
         refused(net, leaf(parent=parent), "job 9: " + says)
     refused(net, leaf("--foreign-address", worker=f"{net.addresses[0]}@p0", address="192.0.2.9"),
             "job 9: .*from 192.0.2.9 to the parent; a leaf's address must be an address of this machine, on an interface outside any VRF")

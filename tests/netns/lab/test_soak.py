@@ -24,7 +24,7 @@ def test_short(lab):
     p = OnTerminal(["nsenter", f"--net={net.agg.path}", FPISA, "soak", "--seconds", 12, "--seed", seed, "--jobs", 3, "--json", *shares])
     status, stdout = p.wait(LIMIT_S)
     # a warning comes if the manager creates a job while the link of a rank is down
-    unreachable = r"((soak: .*\n)?fpisa: worker [\d.]+: route: Network is unreachable; .*\n)*"
+    unreachable = r"((soak: .*\n)?fpisa: worker [\d.]+: cannot find a route: Network is unreachable; .*\n)*"
     assert status == 0 and re.fullmatch(rf"soak: --seed {seed}\n{unreachable}", p.screen()), stdout + p.said
     assert re.search(r"\r\033\[Ksoak: faults at once: \d+ s left, [1-9]\d* sums\r", p.said), p.said
     out = json.loads(stdout)

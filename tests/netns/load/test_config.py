@@ -152,7 +152,7 @@ def test_whole_or_nothing(net, config):
     config.write(*wrong, head="[interface nosuch1]\n")
     says = ["nosuch1: no such interface",
             "job 2: 512 elements make a frame of 2152 bytes, but the MTU of p0 is 1500; try --elements 320",
-            "worker 192.0.2.1: route: .*unreachable", "job 4: 192.0.2.1 is not an address of this machine", "nosuch0: no such interface"]
+            "worker 192.0.2.1: cannot find a route: .*unreachable", "job 4: 192.0.2.1 is not an address of this machine", "nosuch0: no such interface"]
     config.refused(*says)
     assert not os.path.exists(PIN)
     # To `config check`, a missing part may still appear. A contradiction to an existing part is an error.
@@ -279,7 +279,7 @@ def test_job_of_another_namespace(net, config):
     other.run(FPISA, "load", "e9")
     other.run(FPISA, "job", "add", 1, "--workers", net.addresses[0], "--address", ADDRESS)
     config.write((1, {"workers": net.addresses[0]}))
-    assert config.refused("job 1 was made in another network namespace; run fpisa config apply there, or take another") == []
+    assert config.refused("job 1 was created in another network namespace; run fpisa config apply there, or take another") == []
 
 
 def test_missing_privilege(net, config):

@@ -222,10 +222,10 @@ def test_refusals(asked):
             ((*on, "k=key"), 2, "query 2 has keys of 8 bytes; join keys of 8 with places of rows need --key-bytes 16"),
             ((*on, "k=key"), 3, "query 3 at the aggregator has kind "),
             (("--join", "days", "--on", "d=day", "--by", "d", "--value", "v"), 4, "query 4 has no filter of join keys at the aggregator"),
-            ((*on, "k=key", *groups), 3, "big.csv: column k may be NULL; group a join by columns that are not null"),
-            ((*on, "d=key", *groups), 3, "big.csv: column d is in the join's key, so the key of groups must begin with this column"),
+            ((*on, "k=key", *groups), 3, "big.csv: column k may be NULL; in a join, name only columns in --by that are not null"),
+            ((*on, "d=key", *groups), 3, "big.csv: column d is in the join's key; name this column first in --by"),
             ((*on, "k=size"), 1, "big.csv: column k is int64, and small.csv: size is int32; columns of a join must have the same type"),
-            ((*on, "s=key"), 1, "big.csv: column s is text; join keys are numbers and dates"),
+            ((*on, "s=key"), 1, "big.csv: column s is text, which join keys do not support; join by numbers or dates"),
             ((*on, "k=none"), 1, "small.csv: the schema has no column 'none'"),
             (("--join", "none", "--on", "k=key"), 1, "table none does not exist on this worker"),
             ((*on, "k"), 1, "'k' is not \"a=b,c=d\"")):

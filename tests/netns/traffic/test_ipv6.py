@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Sums over IPv6: by multicast and unicast, from ranks behind one port, with loss, with a VLAN tag. What passes to the stack.
-tests/prog/test_ipv6.c has each kind of answer and each frame that passes."""
+"""Test sums over IPv6, by multicast and unicast, from ranks behind one port, with loss, and with a VLAN tag. Test also the frames that pass
+to the stack. tests/prog/test_ipv6.c has each kind of answer and each frame that passes."""
 import socket
 import struct
 
@@ -80,7 +80,7 @@ def test_cpus(lab6):
     ("::ffff:10.0.0.2", [], "'::ffff:10.0.0.2' is not an IPv4 or IPv6 address", 2),
 ])
 def test_refused(lab6, workers, more, text, status):
-    """Families are not mixed, and an address of a link does not say where it is."""
+    """A job does not mix address families, and link-local addresses are refused."""
     net = lab6()
     net.load()
     refused(net, ["job", "add", "1", "--workers", workers, *more], text, status=status, usage=status == 2)

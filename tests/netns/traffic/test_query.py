@@ -62,7 +62,7 @@ def test_table(lab, limit, token):
     assert (shown["groups"] == KEYS) == (said["received"] == 0)
     assert shown["rows"]["residue"] == said["received"]
     assert shown["rows"]["absorbed"] + said["received"] == len(rows)
-    assert f"{shown['groups']} groups, sealed" in net.fpisa("query", "show", 5)
+    assert f"{shown['groups']} keys, sealed" in net.fpisa("query", "show", 5)
     net.fpisa("query", "del", 5)
 
 
@@ -96,7 +96,7 @@ def test_filter(lab, kind, options):
     mine = [r for r in rows if not r[0] % 4]
     shown = net.json("query", "show", 5)
     assert (shown["filter_state"], shown["filter_missing"]) == ("whole", [])
-    assert "filter: bitmap of 256 keys of 4 bytes, in use" in net.fpisa("query", "show", 5)
+    assert "filter: bitmap of 256 join keys of 4 bytes, in use" in net.fpisa("query", "show", 5)
     assert shown["rows"]["keys"] >= KEYS / 4
     if kind == "join":
         assert said["answer"] == sorted(list(r) for r in mine) and said["received"] == len(mine)

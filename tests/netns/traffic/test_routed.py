@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Sums with ranks in other subnets, behind one or two routers: by one way or several, and over paths with a smaller MTU. Routers are
-network namespaces."""
+"""Test sums with ranks in other subnets, behind one or two routers, over one path or several, and over paths with a smaller MTU. Routers
+are network namespaces."""
 import contextlib
 import re
 
@@ -45,7 +45,7 @@ class Routed:
         net.addresses[1] = self.rank
 
     def narrow(self, *ways):
-        """Limit what (i, dev) sends: the aggregator is 0, the routers follow, then the rank."""
+        """Reduce the MTU of these devices, each given as (i, dev). Host 0 is the aggregator, then come the routers and the rank."""
         for i, dev in ways:
             self.chain[i].ip(f"link set {dev} mtu {NARROW}")
 
@@ -70,7 +70,7 @@ def test_sums(routed, hops):
 
 
 def test_multicast_warns(routed):
-    """Multicast that is asked for is taken. The routed rank gets its results one by one."""
+    """Multicast is used if an option asks for it. The routed rank then has to request each result."""
     net = routed(1).net
     net.load()
     add = ["job", "add", "1", "--workers", ",".join(net.addresses), "--address", net.address, "--fanout", "multicast"]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A tree over real XDP, each aggregator and rank in a namespace of its own behind a switch: the bits of the flat sum, under loss, after
-restarts of ranks, leaves and the root, and without a removed rank"""
+"""Test a tree over real XDP. Each aggregator and rank is in its own namespace behind a switch. The sums have the bits of a single
+aggregator's sum, under loss, after restarts of ranks, leaves and the root, and without a removed rank."""
 import array
 import hashlib
 import math
@@ -30,7 +30,7 @@ class Tree(Switched):
             self.fpisa_at(i, "load", "eth0")
 
     def fpisa_at(self, i, *argv):
-        """Run fpisa at the root, 0, or at leaf i - 1."""
+        """Run fpisa at the root if i is 0, else at leaf i - 1."""
         return (self.leaf[i - 1] if i else self.root).run(FPISA, *argv, "--pin", f"{PINS}/{i}")
 
     def job(self, i, *options):
@@ -98,7 +98,7 @@ tokens = pytest.mark.parametrize("jobs", [None, 0x1122334455667788], ids=["open"
 @tokens
 @pytest.mark.parametrize("loss", (0, 0.02))
 def test_sum(jobs, loss):
-    """All ranks of both leaves get the bits of the flat sum, and a leaf sends one partial sum a chunk."""
+    """All ranks of both leaves get the bits of a single aggregator's sum, and a leaf sends one partial sum for each chunk."""
     seed = draw_seed()
     check(jobs.begin(seed, loss=loss), seed)
     chunks = -(-COUNT // 256)
@@ -110,7 +110,7 @@ def test_sum(jobs, loss):
 
 @pytest.mark.parametrize("loss", (0, 0.02))
 def test_doubles(jobs, loss):
-    """Sums of doubles over a tree are the correctly rounded ones: 3 to 9 planes a chunk, each a frame that may be lost."""
+    """Sums of doubles over a tree are correctly rounded. A chunk has 3 to 9 planes, each in a frame that may be lost."""
     seed, count = draw_seed(), 2000
     for i in range(LEAVES + 1):
         jobs.again(i, "--format", "fp64")
@@ -133,7 +133,7 @@ def test_unicast_again(jobs):
 
 
 def test_another_rank(jobs):
-    """A leaf that has another rank at the root than its own job says does not join, and counts why."""
+    """If a leaf's job states another rank than the root's job, the leaf does not join, and a counter gives the reason."""
     jobs.fpisa_at(1, "job", "del", JOB)
     jobs.fpisa_at(1, "job", "add", JOB, "--workers", "10.98.0.10", "--mode", "exact", "--parent", f"{ROOT}/1", "--address", "10.98.0.2")
     answers, status, _ = read_all(jobs.begin(0, ranks=[0], timeout_ms=1500)[0])
@@ -142,7 +142,8 @@ def test_another_rank(jobs):
 
 
 def test_route_changes(jobs):
-    """The kernel keeps the link-layer address of the root. If a route leads to another, which is not known, the counter says what to do."""
+    """The kernel keeps the link-layer address of the root. If the route changes to a next hop without a known address, a counter shows
+    this."""
     seed, leaf = draw_seed(), jobs.leaf[0]
     assert "managed" in leaf.run("ip", "neigh", "show", ROOT)
     leaf.ip(f"route add {ROOT} via 10.98.0.99")
@@ -154,7 +155,8 @@ def test_route_changes(jobs):
 
 
 def test_many_calls(jobs):
-    """A second generation, of all ranks started again, gives the bits of its own values; one rank alone waits and is told what is missing."""
+    """After all ranks have started again, a sum has the bits of the new values. A rank that starts alone waits, and its error names what is
+    missing."""
     for _ in range(3):
         seed = draw_seed()
         check(jobs.begin(seed), seed)
@@ -164,7 +166,7 @@ def test_many_calls(jobs):
 
 
 def test_rank_restarts(jobs):
-    """A rank that is killed in a sum ends the call of all ranks; after it has started again, all join and sum."""
+    """If a rank is killed in a sum, the calls of all ranks end. After the rank has started again, all ranks join and sum."""
     seed = draw_seed()
     jobs.slow_down()
     procs = jobs.begin(seed, count=500000, timeout_ms=3000)
@@ -178,7 +180,7 @@ def test_rank_restarts(jobs):
 
 @pytest.mark.parametrize("which", (0, 1), ids=("root", "leaf"))
 def test_aggregator_restarts(jobs, which):
-    """If the job of the root or of a leaf begins anew in a sum, no rank gets a wrong sum, and then all join again."""
+    """If the job of the root or of a leaf is created again in a sum, no rank gets a wrong sum, and then all ranks join again."""
     seed = draw_seed()
     before = jobs.count(1, "v_up")
     jobs.slow_down()
@@ -192,7 +194,8 @@ def test_aggregator_restarts(jobs, which):
 
 
 def test_removed_rank(jobs):
-    """After a rank of a leaf was removed, the others sum without it; after a leaf was removed at the root, the other leaf's ranks do."""
+    """After a rank of a leaf is removed, the other ranks sum without it. After a leaf is removed at the root, the ranks of the other leaf
+    sum alone."""
     seed = draw_seed()
     jobs.fpisa_at(1, "job", "shrink", JOB, "1")
     left = [r for r in range(LEAVES * RANKS) if r != 1]
@@ -203,13 +206,13 @@ def test_removed_rank(jobs):
 
 
 def test_show(jobs):
-    """A leaf shows its parent, with its rank there, and the root that its ranks are leaves."""
+    """`job show` at a leaf prints the parent, and the leaf's rank there. At the root it says that the ranks are leaves."""
     assert f"parent      {ROOT}:18000/0" in jobs.fpisa_at(1, "job", "show", JOB)
     assert "ranks are leaves" in jobs.fpisa_at(0, "job", "show", JOB)
 
 
 def test_doctor(jobs):
-    """Doctor says what the parent of a leaf is, and finds that there is no route to it."""
+    """Doctor names the parent of a leaf, and detects a missing route to it."""
     def found():
         return examine(jobs.leaf[0], "--pin", f"{PINS}/1")[f"job {JOB}", "parent"]
 

@@ -63,7 +63,7 @@ def net(mounts):
 
 
 def test_bytes(net):
-    """All 64 ranks have the exact sum. A host's link carries what bench/trees.py calculates, for one rank and not for eight."""
+    """All 64 ranks have the exact sum. A host's link carries the bytes that bench/trees.py calculates for one rank, not for eight."""
     before = [net.link(h) for h in range(HOSTS)]
     step = {"count": COUNT, "kind": "integers"}
     procs = [net.start(i, JOB, step, address=f"10.98.0.{2 + i // RANKS}", local_port=18001 + i % RANKS, timeout_ms=60000)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Check the page's table of who performs each call, with a version of PyTorch from PyPI. tests/torch/test_versions.py sets FPISA_TORCH and
-runs this test."""
+"""Check the page's table of the backend that performs each call, with a version of PyTorch from PyPI. tests/torch/test_versions.py sets
+FPISA_TORCH and runs this test."""
 import os
 import re
 

@@ -41,7 +41,7 @@ def said(framework):
 
 @pytest.mark.parametrize("framework", ["accelerate", "Lightning"])
 def test_training(training, framework):
-    """A step by the page's own line has the same bits on all ranks."""
+    """A step with the page's own line of code has the same bits on all ranks."""
     line = re.search("`(.*?)`", said(framework))[1]
     with open(PROGRAM) as f:
         assert line in f.read()

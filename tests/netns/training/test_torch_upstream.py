@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""PyTorch's own tests of torch.distributed: those that pass with Gloo pass with fpisa. tests/torch/test_versions.py sets FPISA_TORCH and
-runs this."""
+"""Run PyTorch's own tests of torch.distributed. The tests that pass with Gloo pass with fpisa. tests/torch/test_versions.py sets
+FPISA_TORCH and runs this."""
 import json
 import os
 
@@ -20,7 +20,7 @@ KNOWN = {
     "test_ddp_logging_data_cpu": "PyTorch names each backend that it does not contain 'custom' in the log of DistributedDataParallel",
     "test_ddp_profiling_torch_profiler": "the profiler's event of a broadcast has Gloo's name, because Gloo performs it",
 }
-# The devices, the ranks, and a part of the reason by which earlier parts skip the tests of this part.
+# Each part has its devices, the number of ranks, and words of the reason for which earlier parts skip its tests.
 PARTS = [("cpu", 4, ""), ("mapped", 4, "accelerator"), ("mapped", 8, "small world size")]
 
 

@@ -275,7 +275,7 @@ static void refusals(void **state)
 	fill(1);
 	assert_true(batch_slice(&batch));
 	assert_int_equal(batch_key(&batch, 0, &c, 8, false, "t", &row), -EINVAL);
-	assert_string_equal(fpisa_query_error(), "t: column c: a date is not in the years 1 to 9999");
+	assert_string_equal(fpisa_query_error(), "t: column c: a date is not in the years 1 to 9999; store it as text");
 
 	c.type = FPISA_COLUMN_TEXT;
 	make(&made[0], &c);
@@ -285,7 +285,8 @@ static void refusals(void **state)
 	fill(1);
 	assert_true(batch_slice(&batch));
 	assert_int_equal(batch_key(&batch, 0, &c, 32, false, "t", &row), -EINVAL);
-	assert_string_equal(fpisa_query_error(), "t: column c: a text has a zero byte");
+	assert_string_equal(fpisa_query_error(),
+			    "t: column c: a text has a zero byte, which is not supported; remove it");
 }
 
 /* Only the columns that a statement uses are read. */

@@ -103,7 +103,7 @@ static const struct {
 	{"a text", "a\nx\"y\n", NULL, "t.csv:2: a field has a quote but does not begin with a quote"},
 	{"a text", "a\n\"xy\n", NULL, "t.csv:2: a quote is not closed, or is not followed by a comma"},
 	{"a text", "a\n\"x\"y\n", NULL, "t.csv:2: a quote is not closed, or is not followed by a comma"},
-	{"a int32\nb int32", NULL, "1|2|\n1|2\n", "t.tbl:2: the row does not end with |"},
+	{"a int32\nb int32", NULL, "1|2|\n1|2\n", "t.tbl:2: the row does not end with |; add it, or name the file .csv"},
 	{"a int32", NULL, "1|2|\n", "t.tbl:1: 2 fields, but the schema has 1 columns"},
 	{"a int32\nb int32", "b,a\n1,2\n", NULL, "t.csv:1: column 1 is 'b', but a in the schema"},
 	/* a byte order mark, as spreadsheets write it */
@@ -131,8 +131,8 @@ static const struct {
 	{"a int32\nb int8", "a\n", NULL,
 	 "t.schema:2: column b: 'int8' is not a type; the types are real, double, int32, int64, text, date and "
 	 "decimal(P,S), with P of 1 to 38 digits, S of them after the point"},
-	{"a int32\na int32", "a\n", NULL, "t.schema:2: column a is given twice"},
-	{"1a int32", "a\n", NULL, "t.schema:1: '1a' is not a column name: letters, digits and _, no digit first"},
+	{"a int32\na int32", "a\n", NULL, "t.schema:2: column a is given twice; remove one of the lines"},
+	{"1a int32", "a\n", NULL, "t.schema:1: '1a' is not a column name; use letters, digits and _, and no digit first"},
 	{"a int32 not nul", "a\n", NULL, "t.schema:1: column a: only 'not null' may follow the type"},
 };
 

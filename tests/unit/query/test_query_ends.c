@@ -157,7 +157,7 @@ static void memory_of_groups(void **state)
 			n += !rc;
 		}
 		assert_int_equal(rc, -ENOMEM);
-		assert_non_null(strstr(fpisa_error(), "groups, which exceed the limit of "));
+		assert_non_null(strstr(fpisa_error(), "keys, which do not fit options.memory ("));
 		assert_int_equal(n, g.state.used);
 		bytes = g.config.limit * sizeof(*g.group) + (g.config.bucket_mask + 1ull) * sizeof(*g.buckets);
 		/* The first 256 groups always fit. Each group beyond them takes at most 200 bytes. */
@@ -600,7 +600,7 @@ static void spill_fails(void **state)
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(fpisa_query_next(q, &row), -EIO);
 		assert_string_equal(fpisa_query_error(),
-				    "cannot write groups beyond the memory limit: Input/output error");
+				    "cannot write the keys that do not fit options.memory: Input/output error");
 		assert_int_equal(fpisa_query_work(q, 0), -EIO);
 	}
 	fpisa_query_close(q);

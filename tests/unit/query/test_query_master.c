@@ -254,7 +254,7 @@ static void silent_worker(void **state)
 		w->heard_ns = fpisa_now() - (late ? limit : limit - 500000000);
 		assert_int_equal(fpisa_query_work(q, 0), owes && late ? -ETIMEDOUT : 0);
 		if (owes && late)
-			assert_string_equal(fpisa_error(), "worker w: no answer in 300 ms");
+			assert_non_null(strstr(fpisa_error(), "worker w: no answer in 300 ms; "));
 		fpisa_query_close(q);
 	}
 }
@@ -298,7 +298,7 @@ static void silent_beside_others(void **state)
 			assert_int_equal(fpisa_control_send(&w->control, FPISA_CONTROL_FETCH, &row, 8), 0);
 		assert_int_equal(fpisa_query_work(q, 0), i == NOTHING ? -ETIMEDOUT : 1);
 		if (i == NOTHING)
-			assert_string_equal(fpisa_error(), "worker w: no answer in 300 ms");
+			assert_non_null(strstr(fpisa_error(), "worker w: no answer in 300 ms; "));
 		else
 			assert_true(w->heard_ns + 5000000000ull > fpisa_now());
 		close(far);

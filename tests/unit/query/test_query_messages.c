@@ -20,7 +20,7 @@
 #include "query/lib/master.h"
 #include "vectors.h"
 
-#define NOBODY "the received data is not a message of this protocol"
+#define NOBODY "the received data is not a message of this protocol; check the address and port"
 #define COLUMNS_DIFFER "the worker sent columns other than those requested; run one release on all hosts"
 
 /* -- a master without connections -------------------------------------------------------- */

@@ -83,7 +83,7 @@ static int parse_modes(struct analyze_options *o, char *list)
 	int id, err;
 
 	if (!word)
-		return refuse(BAD_USAGE, "--mode: the list is empty");
+		return refuse(BAD_USAGE, "--mode: the list is empty; name at least one mode");
 	for (; word; word = strtok_r(NULL, ",", &save)) {
 		err = parse_name("--mode", word, mode_names, &id);
 		if (err)
@@ -132,7 +132,7 @@ static int parse_option(struct analyze_options *o, struct common *c, int opt)
 		return parse_number("--seed", optarg, 0, ~0ull, &o->seed);
 	case OPT_PLOT:
 		if (!*optarg)
-			return refuse(BAD_USAGE, "--plot: the prefix is empty");
+			return refuse(BAD_USAGE, "--plot: the prefix is empty; give a path such as out/sums");
 		o->plot = optarg;
 		return 0;
 	}
@@ -175,7 +175,7 @@ static int parse(struct analyze_options *o, int argc, char **argv)
 	if (!err)
 		err = choose_modes(o);
 	if (!err && optind == argc)
-		err = refuse(BAD_USAGE, "analyze requires at least one file");
+		err = refuse(BAD_USAGE, "analyze requires at least one file of values");
 	o->json = c.json;
 	return err;
 }
@@ -292,7 +292,7 @@ int verb_analyze(int argc, char **argv)
 	in = calloc(n, sizeof(*in));
 	figures = calloc(n, sizeof(*figures));
 	if (!files || !in || !figures) {
-		err = fail(-ENOMEM, NULL, "analyze: cannot allocate memory for %zu files", (size_t)n);
+		err = fail(-ENOMEM, NULL, "analyze: cannot store %zu files", (size_t)n);
 		goto out;
 	}
 	err = open_files(&o, argv + optind, files, n, in, &inputs);

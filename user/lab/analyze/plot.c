@@ -211,8 +211,7 @@ static int run_gnuplot(FILE *input)
 		if (errno != EINTR)
 			return fail(-errno, NULL, "gnuplot: cannot wait for the process");
 	if (status)
-		return refuse(-EIO, "gnuplot: failed, see its message above; without --plot, only the tables are "
-				    "printed");
+		return refuse(-EIO, "gnuplot failed; see its message above, or leave --plot out");
 	return 0;
 }
 

@@ -165,7 +165,7 @@ static int join(const struct bench_arith *a, struct bench_config *c)
 	if (!err)
 		err = datapath_session(&a->dp, c->id, &session);
 	if (!err && !session.generation)
-		err = refuse(-EPROTO, "bench: %s: the workers have not joined", name(c));
+		err = refuse(-EPROTO, "bench: %s: the workers have not joined; please report this bug", name(c));
 	c->generation = session.generation;
 	return err;
 }
@@ -215,7 +215,7 @@ static int make_config(struct bench_arith *a, struct bench_config *c)
 	for (int s = 0; s < BENCH_STEPS; s++) {
 		c->ns[s] = calloc(a->o.rounds, sizeof(*c->ns[s]));
 		if (!c->ns[s])
-			return fail(-ENOMEM, NULL, "bench: cannot allocate memory");
+			return fail(-ENOMEM, NULL, "bench: cannot store the measurements");
 	}
 	return make_job(a, c);
 }
@@ -295,8 +295,9 @@ int bench_contribute(const struct bench_arith *a, const struct bench_config *c, 
 	err = bench_run(a->entry_fd, &frame, ns, &action);
 	/* The result is sent only if all contributions were added. */
 	if (!err && action != (rank + 1 < c->workers ? XDP_DROP : XDP_REDIRECT))
-		err = refuse(-EPROTO, "bench: %s: rank %u of %u: the program returned XDP action %u", name(c), rank,
-			     c->workers, action);
+		err = refuse(-EPROTO,
+			     "bench: %s: rank %u of %u: the program returned XDP action %u; please report this bug",
+			     name(c), rank, c->workers, action);
 	return err;
 }
 
@@ -362,7 +363,10 @@ static int known_round(struct bench_arith *a, struct bench_config *c, double *kn
 	for (int i = 0; !err && i < KNOWN_RUNS; i++) {
 		err = bench_run(a->entry_fd, &frame, &ns, &action);
 		if (!err && action != XDP_DROP)
-			err = refuse(-EPROTO, "bench: a frame sent twice: the program returned XDP action %u", action);
+			err = refuse(-EPROTO,
+				     "bench: a frame that was sent twice: the program returned XDP action %u; please "
+				     "report this bug",
+				     action);
 		alone[i] = ns;
 	}
 	if (!err && live) {

@@ -22,9 +22,9 @@
 const char bench_arith_help[] =
 	"  --rounds R         rounds, 9 to 10000, in each of which every configuration takes its\n"
 	"                     turn; default 25\n"
-	"  --cpus N           1, or 2 to measure also two CPUs on different slots; default 2 if\n"
-	"                     there are two\n"
-	"  --gradients FILE   measure the modes also on values of a file, raw fp32 or .npy\n"
+	"  --cpus N           number of CPUs, 1 or 2; with 2, also measure two CPUs on different\n"
+	"                     slots; default 2 if there are two\n"
+	"  --gradients FILE   file of values, raw fp32 or .npy, on which the modes are measured too\n"
 	"  --rows N           rows of a raw file, one per worker; default 8\n"
 	"  --seed S           seed of the random values; default the time\n"
 	"The bench runs the programs of a port by BPF_PROG_TEST_RUN, one frame per run: parser, checks, checksum, slot, "
@@ -131,7 +131,7 @@ static int choose_cpus(struct bench_arith *a)
 	for (int i = 0; a->o.cpus == 2 && i < BENCH_SCALINGS; i++) {
 		a->scaling[i] = calloc(a->o.rounds, sizeof(double));
 		if (!a->scaling[i])
-			return fail(-ENOMEM, NULL, "bench: cannot allocate memory");
+			return fail(-ENOMEM, NULL, "bench: cannot store the measurements");
 	}
 	return 0;
 }
@@ -143,7 +143,7 @@ static int measure(struct bench_arith *a)
 	for (int i = 0; i < BENCH_KNOWN; i++) {
 		a->known[i] = calloc(a->o.rounds, sizeof(double));
 		if (!a->known[i])
-			return fail(-ENOMEM, NULL, "bench: cannot allocate memory");
+			return fail(-ENOMEM, NULL, "bench: cannot store the measurements");
 	}
 	for (uint64_t round = 0; !err && round < a->o.rounds; round++) {
 		progress_share("bench arith", round, a->o.rounds);

@@ -114,7 +114,7 @@ static int make_frames(struct worker *w)
 
 	w->frame = calloc(CHUNKS * BENCH_WORKERS, sizeof(*w->frame));
 	if (!w->frame)
-		return fail(-ENOMEM, NULL, "bench: cannot allocate frames");
+		return fail(-ENOMEM, NULL, "bench: cannot store the frames");
 	for (uint32_t at = 0; at < CHUNKS; at++, c.chunk++)
 		for (uint32_t r = 0; r < BENCH_WORKERS; r++)
 			if (its_part(w, at, r))
@@ -147,7 +147,9 @@ static int await(struct worker *w, uint32_t at)
 		if (fpisa_now() < until)
 			continue;
 		if (tries++ == RESENDS)
-			return refuse(-ETIMEDOUT, "bench: two CPUs: chunk %u of the common job did not end", at);
+			return refuse(-ETIMEDOUT,
+				      "bench: two CPUs: chunk %u of the common job did not end; please report this bug",
+				      at);
 		for (uint32_t r = 0; !err && r < BENCH_WORKERS; r++)
 			if (its_part(w, at, r))
 				err = contribute_one(w, at, r, &runs, &sum);

@@ -117,12 +117,15 @@ int parse_sizes(struct sizes *s, char *text)
 		if (parse_number("--elements", at, FPISA_BLOCK, FPISA_MAX_ELEMENTS, &n))
 			return -1;
 		if (s->n == MAX_SIZES || n % FPISA_BLOCK)
-			return refuse(-1, "--elements: %s is not a multiple of %d, or the list has more than %d values",
-				      at, FPISA_BLOCK, MAX_SIZES);
+			return refuse(
+				-1,
+				"--elements: %s is not a multiple of %d, or the list has more than %d values; change "
+				"the list",
+				at, FPISA_BLOCK, MAX_SIZES);
 		for (uint32_t i = 0; i < s->n; i++)
 			if (s->elements[i] == n)
 				return refuse(-1, "--elements: %s is given twice", at);
 		s->elements[s->n++] = (uint32_t)n;
 	}
-	return s->n ? 0 : refuse(-1, "--elements: the list is empty");
+	return s->n ? 0 : refuse(-1, "--elements: the list is empty; give values such as 256,832");
 }

@@ -51,18 +51,21 @@ static int add_program(struct bench_reference *r, const struct bpf_program *prog
 		if (strncmp(name, kinds[k].prefix, n))
 			continue;
 		if (r->programs == BENCH_MAX_PROGRAMS)
-			return refuse(-E2BIG, "bench: the results name more than %d programs, which is not supported",
-				      BENCH_MAX_PROGRAMS);
+			return refuse(
+				-E2BIG,
+				"bench: there are more than %d programs of reference, which is not supported; please "
+				"report this bug",
+				BENCH_MAX_PROGRAMS);
 		p->ns = calloc(rounds, sizeof(*p->ns));
 		if (!p->ns)
-			return fail(-ENOMEM, NULL, "bench: cannot allocate memory");
+			return fail(-ENOMEM, NULL, "bench: cannot store the measurements");
 		snprintf(p->name, sizeof(p->name), "%s%s%s", name + n, name[n] ? " " : "", compiler);
 		p->kind = kinds[k].kind;
 		p->fd = bpf_program__fd(prog);
 		r->programs++;
 		return 0;
 	}
-	return refuse(-EINVAL, "bench: program %s: no measurement has this name", name);
+	return refuse(-EINVAL, "bench: program %s: no measurement has this name; please report this bug", name);
 }
 
 static void make_frame(struct bench_frame *f, struct bench_source *s)
@@ -82,7 +85,7 @@ static int run(const struct bench_program *p, const struct bench_frame *f, uint3
 	int err = bench_run(p->fd, f, ns, &action);
 
 	if (!err && action != XDP_DROP)
-		err = refuse(-EIO, "bench: program %s returned XDP action %u", p->name, action);
+		err = refuse(-EIO, "bench: program %s returned XDP action %u; please report this bug", p->name, action);
 	return err;
 }
 
@@ -103,7 +106,8 @@ static int check_add(const struct bench_program *p, int rows_fd, struct bench_so
 			return fail(err, NULL, "bench: program %s: cannot run", p->name);
 		for (int k = 0; k < BENCH_ELEMENTS; k++)
 			if (after[k] != before[k] + in[k])
-				return refuse(-EIO, "bench: program %s: element %d: wrong sum", p->name, k);
+				return refuse(-EIO, "bench: program %s: element %d: wrong sum; please report this bug",
+					      p->name, k);
 	}
 	return 0;
 }
@@ -119,7 +123,8 @@ static int open_object(struct bench_reference *r, int which, const void *elf, si
 	log_start();
 	o = bpf_object__open_mem(elf, size, NULL);
 	if (!o)
-		return refuse(-errno, "bench: cannot open programs: %s", reason(-errno));
+		return refuse(-errno, "bench: cannot open the programs of reference: %s; install this release again",
+			      reason(-errno));
 	r->object[which] = o;
 	compiler = compiler_of(o);
 	/* If there was only one compiler, it built both objects. */
@@ -127,7 +132,9 @@ static int open_object(struct bench_reference *r, int which, const void *elf, si
 		return 0;
 	err = bpf_object__load(o);
 	if (err)
-		return refuse(err, "bench: cannot load programs: %s; --verbose shows the verifier's log", reason(err));
+		return refuse(err,
+			      "bench: cannot load the programs of reference: %s; --verbose shows the verifier's log",
+			      reason(err));
 	bpf_object__for_each_program(prog, o)
 		err = err ?: add_program(r, prog, compiler, rounds);
 	for (int i = from; !err && i < r->programs; i++)

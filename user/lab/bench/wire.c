@@ -59,7 +59,7 @@ static int add_to(const char *what, const char *said, struct bench_list *l, uint
 		if (l->v[i] == v)
 			return refuse(BAD_USAGE, "%s: %s is given twice", what, said);
 	if (l->n == MAX_SIZES)
-		return refuse(BAD_USAGE, "%s: more than %d values are not supported", what, MAX_SIZES);
+		return refuse(BAD_USAGE, "%s: more than %d values are not supported; list fewer", what, MAX_SIZES);
 	l->v[l->n++] = v;
 	return 0;
 }
@@ -84,7 +84,7 @@ static int parse_list(const char *what, char *text, uint64_t max, bool powers, s
 		if (err)
 			return err;
 	}
-	return l->n ? 0 : refuse(BAD_USAGE, "%s: the list is empty", what);
+	return l->n ? 0 : refuse(BAD_USAGE, "%s: the list is empty; give at least one value", what);
 }
 
 static int parse_pipelines(char *text, struct bench_list *l)
@@ -100,7 +100,7 @@ static int parse_pipelines(char *text, struct bench_list *l)
 		if (err)
 			return err;
 	}
-	return l->n ? 0 : refuse(BAD_USAGE, "--pipeline: the list is empty");
+	return l->n ? 0 : refuse(BAD_USAGE, "--pipeline: the list is empty; give fused, staged or both");
 }
 
 /* Check ADDR[@DEV]. job/spec.c parses the text again after the datapath is loaded. */
@@ -128,7 +128,7 @@ static int take_workers(struct bench_wire *w, char *text)
 
 	if (!w->devs) {
 		if (w->aggregator)
-			return refuse(BAD_USAGE, "--address requires DEV");
+			return refuse(BAD_USAGE, "--address requires DEV; name the interfaces towards the workers");
 		err = text ? parse_number("--workers", text, 2, PROCESSES_MAX, &number) : 0;
 		w->workers = text && !err ? (uint32_t)number : w->workers;
 		return err;
@@ -139,7 +139,8 @@ static int take_workers(struct bench_wire *w, char *text)
 		if (err)
 			return err;
 		if (w->workers == FPISA_MAX_WORKERS)
-			return refuse(BAD_USAGE, "--workers: more than %d workers are not supported", FPISA_MAX_WORKERS);
+			return refuse(BAD_USAGE, "--workers: more than %d workers are not supported; list fewer",
+				      FPISA_MAX_WORKERS);
 		w->address[w->workers++] = at;
 	}
 	return w->workers ?
@@ -222,7 +223,7 @@ static int add_setting(struct bench_wire *w, struct bench_setting s)
 	s.aggregator = calloc(w->rounds, sizeof(double));
 	s.worker = calloc(w->rounds, sizeof(double));
 	w->setting[w->settings++] = s;
-	return s.goodput && s.aggregator && s.worker ? 0 : fail(-ENOMEM, NULL, "bench: cannot allocate memory");
+	return s.goodput && s.aggregator && s.worker ? 0 : fail(-ENOMEM, NULL, "bench: cannot store the measurements");
 }
 
 static int add_settings(struct bench_wire *w)
@@ -231,7 +232,8 @@ static int add_settings(struct bench_wire *w)
 	int err = 0;
 
 	if (all > BENCH_WIRE_SETTINGS)
-		return refuse(BAD_USAGE, "bench: these lists give %u settings; at most %d are supported", all,
+		return refuse(BAD_USAGE,
+			      "bench: these lists give %u settings, but at most %d are supported; shorten a list", all,
 			      BENCH_WIRE_SETTINGS);
 	for (uint32_t i = 0; !err && i < all; i++) {
 		uint32_t k = i;

@@ -135,7 +135,8 @@ static int together(struct side *s, void *(*work)(void *), struct report *r)
 		begun += !err;
 	}
 	if (err)
-		snprintf(r->message, sizeof(r->message), "cannot start a thread: %s", strerror(err));
+		snprintf(r->message, sizeof(r->message),
+			 "cannot start a thread: %s; end other threads, or raise ulimit -u", strerror(err));
 	for (uint32_t i = 0; i < begun; i++) {
 		pthread_join(s->thread[i].id, NULL);
 		if (!err && s->thread[i].error) {
@@ -160,7 +161,8 @@ static int check(const struct side *s, struct report *r)
 {
 	for (uint64_t i = 0; i < s->w->vector; i++) {
 		if (s->recv[i] != whole_sum(s->workers, i)) {
-			snprintf(r->message, sizeof(r->message), "element %llu: wrong sum", (unsigned long long)i);
+			snprintf(r->message, sizeof(r->message), "element %llu: wrong sum; please report this bug",
+				 (unsigned long long)i);
 			return -EBADMSG;
 		}
 	}
@@ -204,7 +206,8 @@ static int begin(struct side *s, uint32_t job, uint32_t threads, struct report *
 		s->workers = info.workers;
 		err = err ?: fill(s);
 		if (err)
-			snprintf(r->message, sizeof(r->message), "no memory for vectors; try a smaller --vector");
+			snprintf(r->message, sizeof(r->message),
+				 "not enough memory for vectors; try a smaller --vector");
 	}
 	return err ?: together(s, warm_up, r);
 }

@@ -24,7 +24,7 @@ static int share(size_t size, void *out)
 
 	if (p == MAP_FAILED)
 		return fail(-errno, "try a smaller --vector, or fewer --workers",
-			    "demo: cannot allocate %zu bytes of memory", size);
+			    "demo: cannot store %zu bytes of values", size);
 	*(void **)out = p;
 	return 0;
 }

@@ -50,7 +50,7 @@ int demo_hosts_make(struct demo *d)
 	}
 	err = lab_batch_run(&b, message, sizeof(message));
 	if (err)
-		return refuse(err, "cannot create links: %s", message);
+		return refuse(err, "demo: cannot create links: %s", message);
 	for (uint32_t r = 0; r < d->o.workers; r++) {
 		char port[IF_NAMESIZE];
 
@@ -110,10 +110,10 @@ int demo_hosts_load(struct demo *d)
 
 	for (uint32_t r = 0; !err && r < d->o.workers; r++)
 		err = home < 0 || setns(d->netns[r], CLONE_NEWNET) ?
-			      fail(-errno, NULL, "demo: cannot enter a namespace") :
+			      fail(-errno, NULL, "demo: cannot enter a network namespace") :
 			      load(d, r);
 	if (home >= 0 && setns(home, CLONE_NEWNET) && !err)
-		err = fail(-errno, NULL, "demo: cannot enter a namespace");
+		err = fail(-errno, NULL, "demo: cannot enter a network namespace");
 	if (home >= 0)
 		close(home);
 	return err;
@@ -130,7 +130,7 @@ int demo_hosts_traffic(struct demo_traffic *t, uint32_t hosts)
 	uint32_t host;
 
 	if (!f)
-		return fail(-errno, NULL, "demo: cannot read counters of links");
+		return fail(-errno, NULL, "demo: cannot read the counters of links");
 	while (fgets(line, sizeof(line), f))
 		if (sscanf(line, " " DEMO_PORT "%" SCNu32 ": %" SCNu64 " %*u %*u %*u %*u %*u %*u %*u %" SCNu64, &host,
 			   &received, &sent) == 3 &&

@@ -40,7 +40,7 @@ const char demo_help[] =
 	"                     shares of frames that arrive twice, after others of the next\n"
 	"                     millisecond, 1 to 256 ms late, or with 1 to 8 bits flipped\n"
 	"  --seed S           seed of random values and faults; default 1\n"
-	"  --timeout S        limit of the join and of the sum, each; default 60 seconds\n"
+	"  --timeout S        time limit of the join, and of the sum; default 60 seconds\n"
 	"  --json             print one object, with these members among others:\n"
 	"  seconds            time from the last join until the last worker is done\n"
 	"  goodput_gbps       bits of one worker's values / seconds\n"
@@ -182,7 +182,7 @@ static int check_op(struct demo_options *o, const struct fpisa_job *j)
 	uint64_t factor;
 
 	if (o->op == FPISA_OP_SCALE && !given)
-		return refuse(BAD_USAGE, "--op scale: --factor is missing");
+		return refuse(BAD_USAGE, "--op scale: --factor is missing; give the factor");
 	if (o->op != FPISA_OP_SCALE && given)
 		return refuse(BAD_USAGE, "--factor requires --op scale, not %s", op);
 	if (j->flags & FPISA_JOB_RECIPROCAL && o->op != FPISA_OP_AVG)
@@ -193,11 +193,14 @@ static int check_op(struct demo_options *o, const struct fpisa_job *j)
 		o->factor = (float)o->factor;
 	memcpy(&factor, &o->factor, sizeof(factor));
 	if (given && !fpisa_factor_valid(factor, f))
-		return refuse(BAD_USAGE, "--factor is beyond the range of a float, which %s needs",
+		return refuse(BAD_USAGE,
+			      "--factor is beyond the range of a float, as which %s takes it; give a smaller factor",
 			      name_of(format_names, j->format));
 	if (!fpisa_op_offered(f, j->mode, o->op))
-		return refuse(-EINVAL, "--op: %s of %s in mode %s is not offered", op, name_of(format_names, j->format),
-			      name_of(mode_names, j->mode));
+		return refuse(-EINVAL,
+			      "--op: %s of %s in mode %s is not offered; choose another --op or --mode "
+			      "(doc/numbers.md)",
+			      op, name_of(format_names, j->format), name_of(mode_names, j->mode));
 	return 0;
 }
 

@@ -52,7 +52,7 @@ const char *demo_lost(const struct demo *d)
 		if (n && (n < 0 || byte != DEMO_FAILED))
 			continue;
 		snprintf(text, sizeof(text), "demo: rank %u: %s", r,
-			 n ? d->result[r].message : "the worker process ended early");
+			 n ? d->result[r].message : "the worker process ended early; see its message above");
 		return text;
 	}
 	return NULL;
@@ -65,7 +65,8 @@ static int hear(struct demo *d, uint32_t r)
 	char byte;
 
 	if (recv(d->process[r].control, &byte, 1, 0) != 1)
-		return refuse(-ECHILD, "demo: rank %u: the worker process ended early", r);
+		return refuse(-ECHILD, "demo: rank %u: the worker process ended early; see its message above, or dmesg",
+			      r);
 	d->state[r] = (enum demo_state)byte;
 	if (d->state[r] != DEMO_FAILED)
 		return 0;

@@ -208,7 +208,7 @@ static int prepare(struct soak *s)
 	s->shared = mmap(NULL, sizeof(*s->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (s->shared == MAP_FAILED) {
 		s->shared = NULL;
-		return fail(-errno, NULL, "soak: cannot allocate memory");
+		return fail(-errno, NULL, "soak: cannot create the memory that its processes share");
 	}
 	progress_step("soak: making networks, loading the datapath");
 	err = lab_enter("soak");

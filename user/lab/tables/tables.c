@@ -130,7 +130,7 @@ static int compare_kernel(uint64_t seed, struct kernel_check *check)
 			for (uint64_t run = 0; !err && run < KERNEL_RUNS; run++)
 				err = compare_run(k, fn, formats[i], seed, run, check);
 	tables_kernel_close(k);
-	return err ? fail(err, NULL, "tables: cannot run the program") : 0;
+	return err ? fail(err, NULL, "tables: cannot run the kernel's program") : 0;
 }
 
 /* -- output --------------------------------------------------------------- */

@@ -73,9 +73,9 @@ int process_spawn(struct process *p, int netns, process_fn *work, void *arg)
 	int pair[2], life[2], err = 0;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
-		return fail(-errno, NULL, "control channel");
+		return fail(-errno, NULL, "cannot create the socket to a worker process");
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, life)) {
-		err = fail(-errno, NULL, "control channel");
+		err = fail(-errno, NULL, "cannot create the socket to a worker process");
 		close(pair[0]);
 		close(pair[1]);
 		return err;

@@ -17,7 +17,7 @@ static int read_all(struct gradients *g, int fd)
 
 	g->file = malloc(g->size);
 	if (!g->file)
-		return fail(-ENOMEM, NULL, "%s: cannot allocate %zu bytes of memory", g->path, g->size);
+		return fail(-ENOMEM, NULL, "%s: cannot store its %zu bytes", g->path, g->size);
 	while (at < g->size) {
 		ssize_t n = read(fd, g->file + at, g->size - at);
 
@@ -71,7 +71,7 @@ static int take_npy(struct gradients *g)
 			      g->path, g->size - h.data, (unsigned long long)bytes,
 			      bytes > g->size - h.data ? "copy the whole file" : "save the array again");
 	if (h.dimensions == 2 && h.shape[0] > UINT32_MAX)
-		return refuse(-EINVAL, "%s has %llu rows; save it as [workers, elements]", g->path,
+		return refuse(-EINVAL, "%s has %llu rows, which is too many; save it as [workers, elements]", g->path,
 			      (unsigned long long)h.shape[0]);
 	g->data = g->file + h.data;
 	g->f = h.f;

@@ -173,7 +173,7 @@ int fpisa_engine_start(struct fpisa_engine **out)
 
 	*out = NULL;
 	if (!e)
-		return fpisa_fail(-ENOMEM, "no memory for a progress thread");
+		return fpisa_fail(-ENOMEM, "not enough memory for a progress thread; " FPISA_MORE_MEMORY);
 	e->epoll = e->timer = -1;
 	e->timer_ns = FPISA_NEVER;
 	TAILQ_INIT(&e->items);
@@ -193,7 +193,8 @@ int fpisa_engine_start(struct fpisa_engine **out)
 	if (rc) {
 		e->thread = 0;
 		fpisa_engine_stop(e);
-		return fpisa_fail(rc, "cannot start a progress thread: %s", strerror(-rc));
+		return fpisa_fail(rc, "cannot start a progress thread: %s; end other threads, or raise ulimit -u",
+				  strerror(-rc));
 	}
 	*out = e;
 	return 0;

@@ -31,9 +31,33 @@ int fpisa_fail(int error, const char *format, ...)
 	return error;
 }
 
+/* Return what helps if a resource of this process or host is used up. Return NULL for other errors. */
+static const char *remedy(int error)
+{
+	switch (error) {
+	case -ENOMEM:
+	case -ENOBUFS:
+		return FPISA_MORE_MEMORY;
+	case -EMFILE:
+		return "raise the process's limit of open files (ulimit -n)";
+	case -ENFILE:
+		return "raise the host's limit of open files (sysctl fs.file-max)";
+	}
+	return NULL;
+}
+
 const char *fpisa_hint(int error, const char *hint)
 {
-	return error == -EMFILE || error == -ENFILE || error == -ENOMEM || error == -ENOBUFS ? "" : hint;
+	return remedy(error) ?: hint;
+}
+
+const char *fpisa_why(int error)
+{
+	static __thread char text[160];
+	const char *hint = fpisa_hint(error, "");
+
+	snprintf(text, sizeof(text), "%s%s%s", strerror(-error), *hint ? "; " : "", hint);
+	return text;
 }
 
 int fpisa_given(const void *pointer, const char *name)

@@ -16,11 +16,20 @@ int fpisa_fail(int error, const char *format, ...) __attribute__((format(printf,
 /* Ranks for which this thread's last attempt to join was waiting, if the handle no longer exists. */
 extern __thread uint64_t fpisa_missing_at_join;
 
+/* what to try if memory is used up */
+#define FPISA_MORE_MEMORY "free some memory, or raise the process's limit"
+
 /*
- * Return `hint` for an error, a negative errno. Return "" if a resource of this process or host is used up, because
- * the hint would be misleading.
+ * Return `hint` for an error, a negative errno. If a resource of this process or host is used up, return what helps
+ * against that instead.
  */
 const char *fpisa_hint(int error, const char *hint);
+
+/*
+ * Return strerror() for an error, a negative errno, and what helps if a resource of this process or host is used up.
+ * The text is valid until this thread's next call.
+ */
+const char *fpisa_why(int error);
 
 /* Return -EINVAL, with the message set, if `pointer` is NULL. */
 int fpisa_given(const void *pointer, const char *name);

@@ -68,7 +68,7 @@ int fpisa_fork_add(struct fpisa_fork_hook *h)
 {
 	pthread_once(&once, add_handlers);
 	if (registered)
-		return fpisa_fail(registered, "no memory for a fork handler");
+		return fpisa_fail(registered, "not enough memory to register for fork(); " FPISA_MORE_MEMORY);
 	fpisa_fork_hold();
 	TAILQ_INSERT_TAIL(&hooks, h, link);
 	fpisa_fork_release();

@@ -15,7 +15,7 @@
 #define TLS_RECORD 0x16 /* first byte of a handshake */
 #define PLAIN_RECORD ((unsigned char)FPISA_MANAGER_MAGIC)
 
-#define NO_MESSAGE "the received data is not a message of this protocol"
+#define NO_MESSAGE "the received data is not a message of this protocol; check the address and port"
 
 enum state { GREETING, HANDSHAKE, OPEN, REFUSED };
 
@@ -345,7 +345,7 @@ static int new_channel(struct fpisa_channel **out, int fd, enum fpisa_manager_si
 
 	if (!c) {
 		close(fd);
-		return fpisa_fail(-ENOMEM, "no memory for a connection");
+		return fpisa_fail(-ENOMEM, "not enough memory for a connection; " FPISA_MORE_MEMORY);
 	}
 	c->fd = fd;
 	c->side = side;
@@ -435,7 +435,7 @@ const char *fpisa_channel_identity(const struct fpisa_channel *c)
 int fpisa_channel_send(struct fpisa_channel *c, const struct fpisa_manager_message *m)
 {
 	if (c->out + sizeof(*m) > sizeof(c->queue))
-		return fpisa_fail(-ENOBUFS, "the peer does not read its messages");
+		return fpisa_fail(-ENOBUFS, "the other side has not read its messages; is its process stopped?");
 	memcpy(c->queue + c->out, m, sizeof(*m));
 	c->out += sizeof(*m);
 	return 0;

@@ -99,9 +99,9 @@ static int check_owner(int fd, const char *file)
 	struct stat st;
 
 	if (fstat(fd, &st))
-		return fpisa_fail(-errno, "%s: %s", file, strerror(errno));
+		return fpisa_fail(-errno, "%s: %s", file, fpisa_why(-errno));
 	if (!S_ISREG(st.st_mode))
-		return fpisa_fail(-EINVAL, "%s is not a regular file, as a key file must be", file);
+		return fpisa_fail(-EINVAL, "%s is not a regular file; name a regular file as the key file", file);
 	if (st.st_uid && st.st_uid != geteuid())
 		return fpisa_fail(-EACCES, "%s belongs to user %u; a key file must belong to the caller or root", file,
 				  st.st_uid);
@@ -125,13 +125,15 @@ static int take_line(struct fpisa_psks *keys, char *line, const char *file, int 
 	if (!*line || *line == '#')
 		return 0;
 	if (keys->n == FPISA_PSK_MOST)
-		return fpisa_fail(-E2BIG, "%s:%d: more than %d keys are not supported", file, number, FPISA_PSK_MOST);
+		return fpisa_fail(-E2BIG, "%s:%d: more than %d keys are not supported; remove unused ones", file,
+				  number, FPISA_PSK_MOST);
 	if (fpisa_psk_parse(line, psk))
 		return fpisa_fail(-EINVAL, "%s:%d: the line is not a key NAME:ID:SECRET; `fpisa key new` writes one",
 				  file, number);
 	fpisa_psk_identity(psk, identity);
 	if (fpisa_psk_find(keys, identity))
-		return fpisa_fail(-EINVAL, "%s:%d: key %s is given twice", file, number, identity);
+		return fpisa_fail(-EINVAL, "%s:%d: key %s is given twice; remove one of the two lines", file, number,
+				  identity);
 	if (of_name(keys, psk->name) == FPISA_PSK_OF_A_NAME)
 		return fpisa_fail(-EINVAL,
 				  "%s:%d: this is the third key of %s, and two are the limit; remove the oldest", file,
@@ -151,7 +153,7 @@ static int read_keys(struct fpisa_psks *keys, int fd, const char *file)
 	while ((got = read(fd, text + n, FILE_MOST - n)) > 0)
 		n += (size_t)got;
 	if (got < 0)
-		rc = fpisa_fail(-errno, "%s: cannot read: %s", file, strerror(errno));
+		rc = fpisa_fail(-errno, "%s: cannot read: %s", file, fpisa_why(-errno));
 	else if (n == FILE_MOST || memchr(text, 0, n))
 		rc = fpisa_fail(-EINVAL, "%s is not a key file; `fpisa key new` creates one", file);
 	text[n] = 0;
@@ -170,8 +172,8 @@ int fpisa_psks_read(struct fpisa_psks *keys, const char *file)
 		return fpisa_fail(-EACCES, "%s: %s: only its owner may read it, and this process runs as user %u", file,
 				  strerror(EACCES), geteuid());
 	if (fd < 0)
-		return fpisa_fail(-errno, "%s: %s%s", file, strerror(errno),
-				  fpisa_hint(-errno, "; `fpisa key new` creates a key file"));
+		return fpisa_fail(-errno, "%s: %s; %s", file, strerror(errno),
+				  fpisa_hint(-errno, "`fpisa key new` creates a key file"));
 	rc = check_owner(fd, file);
 	if (!rc)
 		rc = read_keys(keys, fd, file);
@@ -189,7 +191,7 @@ int fpisa_psk_last(struct fpisa_psk *psk, const char *file)
 	int rc;
 
 	if (!keys)
-		return fpisa_fail(-ENOMEM, "no memory for keys");
+		return fpisa_fail(-ENOMEM, "not enough memory for keys; " FPISA_MORE_MEMORY);
 	rc = fpisa_psks_read(keys, file);
 	if (!rc)
 		*psk = keys->psk[keys->n - 1];
@@ -267,7 +269,9 @@ int fpisa_psk_new(const char *name, const char *file, struct fpisa_psk *psk)
 	snprintf(psk->name, sizeof(psk->name), "%s", name);
 	if (!rc && (getrandom(psk->secret, sizeof(psk->secret), 0) != sizeof(psk->secret) ||
 		    getrandom(id, sizeof(id), 0) != sizeof(id)))
-		rc = fpisa_fail(-EIO, "cannot create a key: no random numbers: %s", strerror(errno));
+		rc = fpisa_fail(-EIO,
+				"cannot create a key: no random numbers: %s; allow this process to call getrandom()",
+				strerror(errno));
 	if (!rc) {
 		for (size_t i = 0; i < sizeof(id); i++)
 			snprintf(psk->id + 2 * i, sizeof(psk->id) - 2 * i, "%02x", id[i]);

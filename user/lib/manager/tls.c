@@ -9,7 +9,7 @@
 #include "tls.h"
 
 #define LIBRARY "libgnutls.so.30"
-#define INSTALL "; install GnuTLS, on Debian with apt install libgnutls30"
+#define INSTALL "install GnuTLS, on Debian with apt install libgnutls30"
 
 static struct fpisa_tls functions;
 static int loaded;
@@ -23,7 +23,7 @@ static int not_opened(const char *why)
 {
 	int rc = strstr(why, strerror(EMFILE)) ? -EMFILE : strstr(why, strerror(ENFILE)) ? -ENFILE : -ENOENT;
 
-	return fpisa_fail(rc, "groups with a key: %s%s", why, fpisa_hint(rc, INSTALL));
+	return fpisa_fail(rc, "groups with a key: %s; %s", why, fpisa_hint(rc, INSTALL));
 }
 
 /* Load GnuTLS for the rest of the process's life. After a failure the next call tries again. */
@@ -33,11 +33,12 @@ static int load(void)
 
 	if (!handle)
 		return not_opened(dlerror());
-#define X(name)                                                                                                       \
-	functions.name = (__typeof__(functions.name))dlsym(handle, #name);                                            \
-	if (!functions.name) {                                                                                        \
-		dlclose(handle);                                                                                      \
-		return fpisa_fail(-ENOENT, "groups with a key: the function " #name "() is not in " LIBRARY INSTALL); \
+#define X(name)                                                                                                   \
+	functions.name = (__typeof__(functions.name))dlsym(handle, #name);                                        \
+	if (!functions.name) {                                                                                    \
+		dlclose(handle);                                                                                  \
+		return fpisa_fail(-ENOENT,                                                                        \
+				  "groups with a key: the function " #name "() is not in " LIBRARY "; " INSTALL); \
 	}
 	FPISA_TLS_FUNCTIONS(X)
 #undef X

@@ -52,7 +52,10 @@ int fpisa_soft_init(struct fpisa_soft *s)
 		struct fpisa_key key;
 
 		if (getrandom(&key, sizeof(key), 0) != sizeof(key))
-			return fpisa_fail(-EIO, "cannot create the job's key: no random numbers: %s", strerror(errno));
+			return fpisa_fail(
+				-EIO,
+				"cannot create the job's key: no random numbers: %s; allow this process to call getrandom()",
+				strerror(errno));
 		j->key = key;
 	}
 	j->keyed = fpisa_wants_tags(j);
@@ -69,7 +72,7 @@ int fpisa_soft_init(struct fpisa_soft *s)
 	s->planes = calloc(2ul * j->window, sizeof(*s->planes));
 	if (!s->slot || !s->exponents || !s->mantissas || !s->partials || !s->planes) {
 		fpisa_soft_free(s);
-		return fpisa_fail(-ENOMEM, "no memory for a window of %u", j->window);
+		return fpisa_fail(-ENOMEM, "not enough memory for a window of %u; " FPISA_MORE_MEMORY, j->window);
 	}
 	return 0;
 }

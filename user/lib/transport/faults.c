@@ -320,7 +320,7 @@ int fpisa_faults_wrap(struct fpisa_transport **t, const struct fpisa_fault_rates
 		return 0;
 	x = calloc(1, sizeof(*x));
 	if (!x)
-		return fpisa_fail(-ENOMEM, "no memory for fault injection");
+		return fpisa_fail(-ENOMEM, "not enough memory for fault injection; " FPISA_MORE_MEMORY);
 	x->base.ops = &faulty_ops;
 	x->t = *t;
 	fpisa_faults_init(&x->out, rates, seed, 0);

@@ -296,7 +296,7 @@ int fpisa_mem_create(struct fpisa_mem **out, const struct fpisa_mem_options *opt
 		return rc;
 	m = calloc(1, sizeof(*m));
 	if (!m)
-		return fpisa_fail(-ENOMEM, "no memory for an aggregator");
+		return fpisa_fail(-ENOMEM, "not enough memory for an aggregator in this process; " FPISA_MORE_MEMORY);
 	rc = job_of(&m->soft.job, options);
 	if (!rc)
 		rc = fpisa_soft_init(&m->soft);
@@ -310,7 +310,8 @@ int fpisa_mem_create(struct fpisa_mem **out, const struct fpisa_mem_options *opt
 	for (uint32_t i = 0; i < m->soft.job.workers && !rc; i++)
 		rc = queue_init(&m->queue[i], m->capacity, m->stride);
 	if (rc) {
-		fpisa_fail(rc, "no memory for the queues of %u workers", m->soft.job.workers);
+		fpisa_fail(rc, "not enough memory for the queues of %u workers; " FPISA_MORE_MEMORY,
+			   m->soft.job.workers);
 		goto out;
 	}
 	*out = m;
@@ -406,7 +407,7 @@ int fpisa_mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t ran
 				  m->soft.job.workers);
 	p = calloc(1, sizeof(*p));
 	if (!p)
-		return fpisa_fail(-ENOMEM, "no memory for a handle");
+		return fpisa_fail(-ENOMEM, "not enough memory for a handle; " FPISA_MORE_MEMORY);
 	q = &m->queue[rank];
 	pthread_mutex_lock(&q->lock);
 	taken = q->attached;

@@ -432,19 +432,19 @@ static int udp_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 		u->source = fpisa_ipv4(hello->address);
 	rc = u->first ? share_out(u->first) : 0;
 	if (rc)
-		return fpisa_fail(rc, "cannot distribute the frames of one UDP port to its sockets: %s", strerror(-rc));
+		return fpisa_fail(rc, "cannot distribute the frames of one UDP port to its sockets: %s", fpisa_why(rc));
 	rc = join_group(u, &group);
 	if (rc)
-		return fpisa_fail(rc, "cannot join the multicast address of the results: %s%s", strerror(-rc),
-				  fpisa_hint(rc, "; check the route to the aggregator"));
+		return fpisa_fail(rc, "cannot join the multicast address of the results: %s; %s", strerror(-rc),
+				  fpisa_hint(rc, "check the route to the aggregator"));
 	if (set_class(u, hello->elements ? FPISA_ECT0 : 0))
-		return fpisa_fail(-errno, "cannot set the options of the UDP socket: %s", strerror(errno));
+		return fpisa_fail(-errno, "cannot set the options of the UDP socket: %s", fpisa_why(-errno));
 	/* The kernel doubles the given size, and accounts the memory of frames by truesize. */
 	if (setsockopt(u->fd, SOL_SOCKET, SO_RCVBUFFORCE, &want, sizeof(want)) &&
 	    setsockopt(u->fd, SOL_SOCKET, SO_RCVBUF, &want, sizeof(want)))
-		return fpisa_fail(-errno, "cannot set the receive buffer of the UDP socket: %s", strerror(errno));
+		return fpisa_fail(-errno, "cannot set the receive buffer of the UDP socket: %s", fpisa_why(-errno));
 	if (getsockopt(u->fd, SOL_SOCKET, SO_RCVBUF, &have, &len))
-		return fpisa_fail(-errno, "cannot set the receive buffer of the UDP socket: %s", strerror(errno));
+		return fpisa_fail(-errno, "cannot set the receive buffer of the UDP socket: %s", fpisa_why(-errno));
 	/* The kernel may release up to a quarter of the buffer late (udp_rmem_release()). */
 	have = have / 4 * 3 / FRAME_TRUESIZE;
 	return have > 1 ? have : 1;
@@ -565,16 +565,16 @@ static int open_socket(struct udp *u, const struct udp *first, uint16_t local_po
 
 	u->fd = socket(u->to.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (u->fd < 0)
-		return fpisa_fail(-errno, "cannot create a UDP socket: %s", strerror(errno));
+		return fpisa_fail(-errno, "cannot create a UDP socket: %s", fpisa_why(-errno));
 	if (set_options(u))
-		return fpisa_fail(-errno, "cannot set the options of the UDP socket: %s", strerror(errno));
+		return fpisa_fail(-errno, "cannot set the options of the UDP socket: %s", fpisa_why(-errno));
 	/*
 	 * Set SO_REUSEPORT on the first socket only after it was bound, so that it cannot share the port of another
 	 * process.
 	 */
 	if (first && (setsockopt(first->fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) ||
 		      setsockopt(u->fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on))))
-		return fpisa_fail(-errno, "cannot set the options of the UDP socket: %s", strerror(errno));
+		return fpisa_fail(-errno, "cannot set the options of the UDP socket: %s", fpisa_why(-errno));
 	/* Ignore an error, because a kernel without UDP_GRO does not merge datagrams. */
 	setsockopt(u->fd, SOL_UDP, UDP_GRO, &on, sizeof(on));
 	if (bind(u->fd, &local.any, fpisa_sockaddr_len(&local)))
@@ -595,7 +595,8 @@ static int share_port(struct udp *u, struct udp *first)
 	last->behind = u;
 	u->first = first->first = first;
 	rc = share_out(first);
-	return rc ? fpisa_fail(rc, "share a UDP port: %s", strerror(-rc)) : 0;
+	return rc ? fpisa_fail(rc, "cannot share the UDP port with other sockets of this process: %s", fpisa_why(rc)) :
+		    0;
 }
 
 static int open_udp(struct fpisa_transport **t, struct udp *first, const struct fpisa_address *address, uint16_t port,
@@ -607,14 +608,14 @@ static int open_udp(struct fpisa_transport **t, struct udp *first, const struct 
 
 	*t = NULL;
 	if (!u)
-		return fpisa_fail(rc, "no memory for a socket");
+		return fpisa_fail(rc, "not enough memory for a socket; " FPISA_MORE_MEMORY);
 	u->base.ops = &udp_ops;
 	u->fd = -1;
 	u->to = fpisa_sockaddr_of(address, port);
 	u->source = *address;
 	rc = fpisa_datagrams_init(&u->datagrams);
 	if (rc)
-		fpisa_fail(rc, "no memory for a socket");
+		fpisa_fail(rc, "not enough memory for a socket; " FPISA_MORE_MEMORY);
 	else if (is_broadcast(&u->to))
 		rc = fpisa_no_host(fpisa_address_text(address, text));
 	else

@@ -328,7 +328,8 @@ static int xsk_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 		return rc;
 	rc = fpisa_nexthop(&hop, &x->address);
 	if (rc)
-		return fpisa_fail(rc, "transport xsk: route to the aggregator: %s; try transport udp", strerror(-rc));
+		return fpisa_fail(rc, "transport xsk: cannot find a route to the aggregator: %s; try transport udp",
+				  strerror(-rc));
 	stays = fpisa_xsk_socket_is_open(&x->socket) && hop.ifindex == x->hop.ifindex;
 	x->hop = hop;
 	fill_outer(x);
@@ -418,7 +419,7 @@ int fpisa_xsk_open(struct fpisa_transport **t, const struct fpisa_address *addre
 		return fpisa_fail(-EAFNOSUPPORT, "transport xsk does not support IPv6; use transport udp");
 	}
 	if (!x)
-		return fpisa_fail(rc, "no memory for a socket");
+		return fpisa_fail(rc, "not enough memory for a socket; " FPISA_MORE_MEMORY);
 	x->base.ops = &xsk_ops;
 	x->program = FPISA_XSK_NO_PROGRAM;
 	x->socket = FPISA_XSK_NO_SOCKET(&x->lib);

@@ -59,12 +59,13 @@ struct bpf_object *query_open(const char *pin, __u32 query, const struct fpisa_j
 	log_start();
 	/* The seed is secret. A sender who knows the seed could choose keys that fill one bucket. */
 	if (getrandom(&q.seed, sizeof(q.seed), 0) != sizeof(q.seed)) {
-		fail(-errno, NULL, "query %u: cannot draw a random number", query);
+		fail(-errno, NULL, "query %u: cannot get random numbers; allow this process to call getrandom()", query);
 		return NULL;
 	}
 	o = bpf_object__open_mem(bytes, size, &opts);
 	if (!o) {
-		refuse(-errno, "query %u: cannot open the object: %s", query, reason(-errno));
+		refuse(-errno, "query %u: cannot open the object: %s; install this release again", query,
+		       reason(-errno));
 		return NULL;
 	}
 	bpf_object__for_each_program(prog, o) {
@@ -106,8 +107,8 @@ static int load(const struct datapath *dp, __u32 query, struct fpisa_job *j)
 		err = bpf_object__load(o);
 		if (err)
 			refuse(err,
-			       "query %u: load its program, with %llu MB of maps: %s; try a smaller --limit, or "
-			       "--verbose",
+			       "query %u: cannot load its program, with %llu MB of maps: %s; try a smaller --limit, "
+			       "or --verbose",
 			       query, (unsigned long long)query_bytes(j) >> 20, reason(err));
 	}
 	if (!err)
@@ -115,7 +116,7 @@ static int load(const struct datapath *dp, __u32 query, struct fpisa_job *j)
 	if (!err) {
 		fd = bpf_program__fd(bpf_object__next_program(o, NULL));
 		if (bpf_map_update_elem(dp->stages_fd, &index, &fd, BPF_ANY))
-			err = fail(-errno, NULL, "query %u: cannot put its program into fpisa_stages", query);
+			err = fail(-errno, NULL, "query %u: cannot install its program (map fpisa_stages)", query);
 	}
 	bpf_object__close(o);
 	if (err)
@@ -194,7 +195,7 @@ int datapath_query_counters(const struct datapath *dp, __u32 query, struct fpisa
 	int err;
 
 	if (!all)
-		return fail(-ENOMEM, NULL, "counters of query %u", query);
+		return fail(-ENOMEM, NULL, "cannot read the counters of query %u", query);
 	*sum = (struct fpisa_query_counters){0};
 	err = read_entry(dp, query, "fpisa_query_rows", all);
 	for (size_t i = 0; !err && i < n * (size_t)dp->cpus; i++)

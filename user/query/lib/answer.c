@@ -149,7 +149,7 @@ int fpisa_query_describe(struct fpisa_query *q)
 	q->text = calloc(q->n_out, sizeof(*q->text));
 	q->space = groups ? malloc(q->n_out * CELL) : NULL;
 	if (!q->out || !q->text || (groups && !q->space))
-		return fpisa_fail(-ENOMEM, "no memory for columns");
+		return fpisa_fail(-ENOMEM, "not enough memory for the answer's columns; " FPISA_MORE_MEMORY);
 	for (uint32_t i = 0; i < n; i++)
 		q->out[i] = (struct fpisa_query_column){w->columns[first + i].name, w->columns[first + i].type,
 							w->columns[first + i].not_null};
@@ -308,7 +308,7 @@ static int room_for_rows(struct fpisa_query *q, uint64_t nulls)
 	for (uint32_t i = 0; i < q->n_workers; i++) {
 		q->worker[i].rows = malloc((n[i] + 1) * sizeof(*q->worker[i].rows));
 		if (!q->worker[i].rows)
-			return fpisa_fail(-ENOMEM, "no memory for rows");
+			return fpisa_fail(-ENOMEM, "not enough memory for the answer's rows; " FPISA_MORE_MEMORY);
 	}
 	return 0;
 }
@@ -536,7 +536,8 @@ static int next_of_groups(struct fpisa_query *q)
 						   &w->columns[i], cell(q, i), CELL, &null);
 
 		if (end < 0)
-			return fpisa_fail(-EILSEQ, "a group has a key that is not in the table; please report this bug");
+			return fpisa_fail(
+				-EILSEQ, "a received key does not have the form of options.by; please report this bug");
 		at = (size_t)end;
 		q->text[i] = null ? NULL : cell(q, i);
 	}

@@ -64,7 +64,7 @@ static int make_room(__u8 **bytes, size_t *room, size_t used, size_t n)
 		return 0;
 	more = realloc(*bytes, want);
 	if (!more)
-		return fpisa_fail(-ENOMEM, "no memory for messages");
+		return fpisa_fail(-ENOMEM, "not enough memory for messages; " FPISA_MORE_MEMORY);
 	*bytes = more;
 	*room = want;
 	return 0;
@@ -120,7 +120,8 @@ static int take(struct fpisa_control_channel *c, const struct fpisa_manager_mess
 	int rc;
 
 	if (c->in_type ? c->in_type != m->type || c->in_left != m->number : 0)
-		return fpisa_fail(-EPROTO, "the received data is not a message of this protocol");
+		return fpisa_fail(-EPROTO,
+				  "the received data is not a message of this protocol; check the address and port");
 	if (!c->in_type) {
 		c->in_n = 0;
 		if (c->in_room > KEPT) {

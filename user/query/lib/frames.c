@@ -24,7 +24,7 @@ static int watch(struct fpisa_query *q, struct fpisa_member *m)
 
 	for (int i = 0; i < n; i++)
 		if (epoll_ctl(q->poll, EPOLL_CTL_ADD, fds[i], &e))
-			return fpisa_fail(-errno, "%s", strerror(errno));
+			return fpisa_fail(-errno, "%s", fpisa_why(-errno));
 	return 0;
 }
 
@@ -204,17 +204,16 @@ static int more_places(struct fpisa_query *q, struct fpisa_query_places *k)
 		left = places_left(q, most);
 	}
 	if (!left)
-		return fpisa_fail(
-			-E2BIG,
-			"the join could have more than %llu rows, whose places exceed the limit of %llu bytes; raise "
-			"the limit, or add a condition",
-			(unsigned long long)most, (unsigned long long)q->options.memory / 2);
+		return fpisa_fail(-E2BIG,
+				  "the join could have more than %llu rows, whose places do not fit half of "
+				  "options.memory (%llu bytes); raise options.memory, or add a condition",
+				  (unsigned long long)most, (unsigned long long)q->options.memory / 2);
 	share = (left - 1) / q->n_workers + 1;
 	more = k->room > PLACES_FIRST ? k->room : PLACES_FIRST;
 	more = more < share ? more : share;
 	place = realloc(k->place, (k->room + more) * sizeof(*place));
 	if (!place)
-		return fpisa_fail(-ENOMEM, "no memory for places of rows");
+		return fpisa_fail(-ENOMEM, "not enough memory for the places of rows; " FPISA_MORE_MEMORY);
 	k->room += more;
 	k->place = place;
 	return 0;
@@ -371,7 +370,9 @@ static int read_more(struct fpisa_query *q, uint64_t now)
 		q->read_batch =
 			fpisa_member_fit(fpisa_member_mtu(q->aggregator.s_addr), sizeof(struct fpisa_query_group), 26);
 	if (!q->read_batch)
-		return fpisa_fail(-EMSGSIZE, "the MTU towards the aggregator is too small for a group of 128 bytes");
+		return fpisa_fail(-EMSGSIZE,
+				  "the MTU towards the aggregator is too small for the 128 bytes of a key's sums; "
+				  "raise it");
 	for (int i = 0; i < FPISA_QUERY_READS; i++) {
 		if (q->read_at[i] == NOTHING) {
 			if (q->read_next >= q->table_groups)
@@ -427,20 +428,20 @@ static int take_groups(struct fpisa_query *q, const struct fpisa_hdr *h)
 	for (uint32_t i = 0; !rc && i < h->count; i++) {
 		memcpy(&g, p + i * sizeof(g), sizeof(g));
 		if (!is_group(&q->groups.config, &g))
-			return fpisa_fail(-EILSEQ,
-					  "query %u: the aggregator's table has an invalid group; please report this "
-					  "bug",
-					  q->options.query);
+			return fpisa_fail(
+				-EILSEQ,
+				"query %u: the aggregator's table has invalid sums of a key; please report this bug",
+				q->options.query);
 		q->absorbed += g.count;
 		rc = fpisa_groups_put(&q->groups, &g);
 	}
 	if (rc == -EEXIST)
 		return fpisa_query_key_twice(q);
 	if (h->count > q->read_left || (!h->count && q->read_left))
-		return fpisa_fail(
-			-EILSEQ,
-			"query %u: the aggregator sent a different number of groups than it had reported; ask again",
-			q->options.query);
+		return fpisa_fail(-EILSEQ,
+				  "query %u: the aggregator sent the sums of a different number of keys than it had "
+				  "reported; run the query again",
+				  q->options.query);
 	q->read_left -= h->count;
 	if (!rc && !q->read_left)
 		q->phase = FPISA_PHASE_FETCH;
@@ -491,7 +492,7 @@ static int receive(struct fpisa_query *q, struct fpisa_member *m, uint32_t from)
 		acks = 0;
 		n = m->t->ops->receive(m->t, in, 0);
 		if (n < 0)
-			return fpisa_fail(n, "cannot receive: %s", strerror(-n));
+			return fpisa_fail(n, "query %u: cannot receive: %s", fpisa_why(n));
 		for (int i = 0; !rc && i < n; i++) {
 			const struct fpisa_hdr *h = fpisa_member_take(m, &in[i], &rc);
 

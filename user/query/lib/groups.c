@@ -45,7 +45,7 @@ static inline struct fpisa_filter_block *fpisa_filter_at(void *filter, __u32 i)
 
 static int no_memory(const struct fpisa_groups *g)
 {
-	return fpisa_fail(-ENOMEM, "no memory for more than %u groups", g->state.used);
+	return fpisa_fail(-ENOMEM, "not enough memory for more than %u keys; " FPISA_MORE_MEMORY, g->state.used);
 }
 
 /* Enter all groups into buckets. Return -ENOSPC if a bucket is full. */
@@ -69,10 +69,10 @@ static int fill(struct fpisa_groups *g, struct fpisa_bucket *buckets, uint32_t m
 
 static int too_many(const struct fpisa_groups *g)
 {
-	return fpisa_fail(
-		-ENOMEM,
-		"more than %u groups, which exceed the limit of %llu bytes; raise the limit, or group by fewer columns",
-		g->state.used, (unsigned long long)g->most);
+	return fpisa_fail(-ENOMEM,
+			  "the answer has more than %u keys, which do not fit options.memory (%llu bytes); "
+			  "raise options.memory, or list fewer columns in options.by",
+			  g->state.used, (unsigned long long)g->most);
 }
 
 /* Return whether this number of buckets and groups takes too many bytes. */
@@ -88,7 +88,10 @@ static int more_groups(struct fpisa_groups *g)
 	struct fpisa_query_group *group;
 
 	if (g->config.limit >= FPISA_MAX_LIMIT_TABLE)
-		return fpisa_fail(-ENOMEM, "more than %u groups are not supported", g->config.limit);
+		return fpisa_fail(-ENOMEM,
+				  "more than %u keys are not supported; list fewer columns in options.by, or add a "
+				  "condition",
+				  g->config.limit);
 	if (limit > FPISA_MAX_LIMIT_TABLE)
 		limit = FPISA_MAX_LIMIT_TABLE;
 	if (is_over(g, g->config.bucket_mask + 1ull, limit))
@@ -139,7 +142,8 @@ int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes, uint32_t form,
 		return no_memory(g);
 	/* Keys come from other hosts, which must not be able to choose keys of the same bucket. */
 	if (getrandom(&g->config.seed, sizeof(g->config.seed), 0) != sizeof(g->config.seed))
-		return fpisa_fail(-EIO, "cannot get random numbers: %s", strerror(errno));
+		return fpisa_fail(-EIO, "cannot get random numbers: %s; allow this process to call getrandom()",
+				  strerror(errno));
 	return 0;
 }
 
@@ -152,7 +156,7 @@ void fpisa_groups_free(struct fpisa_groups *g)
 
 static int spill_failed(int rc)
 {
-	return fpisa_fail(rc, "cannot write groups beyond the memory limit: %s", strerror(-rc));
+	return fpisa_fail(rc, "cannot write the keys that do not fit options.memory: %s", fpisa_why(rc));
 }
 
 /*

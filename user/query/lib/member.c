@@ -96,7 +96,9 @@ static int join_as(struct fpisa_member *m, uint64_t number, int anew)
 	int rc = fpisa_incarnation_begin(&m->incarnation, number);
 
 	fpisa_joining_begin(&m->joining, anew);
-	return rc ? fpisa_fail(rc, "cannot get random numbers: %s", strerror(-rc)) : 0;
+	return rc ? fpisa_fail(rc, "cannot get random numbers: %s; allow this process to call getrandom()",
+			       strerror(-rc)) :
+		    0;
 }
 
 int fpisa_member_join(struct fpisa_member *m, uint32_t query, uint64_t token)
@@ -131,7 +133,7 @@ int fpisa_member_turn(struct fpisa_member *m, uint64_t now)
 		return 0;
 	fpisa_hello_write(&hello, m->query, &m->incarnation, &m->joining, &m->token, 0);
 	rc = m->t->ops->send(m->t, &out, 1);
-	return rc ? fpisa_fail(rc, "query %u: cannot send: %s", m->query, strerror(-rc)) : 0;
+	return rc ? fpisa_fail(rc, "query %u: cannot send: %s", m->query, fpisa_why(rc)) : 0;
 }
 
 uint64_t fpisa_member_due(const struct fpisa_member *m)
@@ -244,7 +246,10 @@ const struct fpisa_hdr *fpisa_member_take(struct fpisa_member *m, const struct f
 	/* This is the only error that may be the answer to a HELLO. */
 	if (!m->joining.joined && h->type == FPISA_TYPE_ERROR && !h->generation && h->chunk == m->incarnation.nonce &&
 	    h->reason == FPISA_V_not_live)
-		*error = fpisa_fail(-EACCES, "query %u: this host was removed from the query", m->query);
+		*error = fpisa_fail(-EACCES,
+				    "query %u: this host was removed from the query; see fpisa query show %u at the "
+				    "aggregator",
+				    m->query);
 	return m->joining.joined && (nh_of(m) || h->secret == m->joining.cookie) && h->generation == m->epoch ? h : NULL;
 }
 
@@ -279,5 +284,5 @@ int fpisa_member_send(struct fpisa_member *m, struct fpisa_member_frame *frame, 
 			};
 		rc = m->t->ops->send(m->t, out, batch);
 	}
-	return rc ? fpisa_fail(rc, "query %u: cannot send: %s", m->query, strerror(-rc)) : 0;
+	return rc ? fpisa_fail(rc, "query %u: cannot send: %s", m->query, fpisa_why(rc)) : 0;
 }

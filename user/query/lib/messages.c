@@ -13,7 +13,7 @@
 
 static int malformed(void)
 {
-	return fpisa_fail(-EPROTO, "the received data is not a message of this protocol");
+	return fpisa_fail(-EPROTO, "the received data is not a message of this protocol; check the address and port");
 }
 
 /* -- READY ------------------------------------------------------------------------------ */
@@ -113,7 +113,7 @@ static int take_ready(struct fpisa_query *q, struct fpisa_query_worker *w, const
 		return malformed();
 	w->columns = calloc(columns + 1, sizeof(*w->columns));
 	if (!w->columns)
-		return fpisa_fail(-ENOMEM, "no memory for columns");
+		return fpisa_fail(-ENOMEM, "not enough memory for the answer's columns; " FPISA_MORE_MEMORY);
 	memcpy(w->columns, content + sizeof(w->is), columns * sizeof(*w->columns));
 	for (size_t i = 0; i < columns; i++)
 		if (!is_column(&w->columns[i]))
@@ -162,7 +162,7 @@ static int keep_nulls(struct fpisa_query *q, struct fpisa_query_worker *w, const
 	n = n < left ? n : (size_t)left;
 	w->nulls = malloc((n + 1) * sizeof(*w->nulls));
 	if (!w->nulls)
-		return fpisa_fail(-ENOMEM, "no memory for rows");
+		return fpisa_fail(-ENOMEM, "not enough memory for the answer's rows; " FPISA_MORE_MEMORY);
 	memcpy(w->nulls, places, n * sizeof(*w->nulls));
 	w->n_nulls = n;
 	return 0;
@@ -243,7 +243,7 @@ static int append(struct fpisa_query *q, struct fpisa_query_worker *w, const uin
 		return fpisa_top_too_big(q->options.limit, most);
 	more = realloc(w->records, w->n_records + n + 1);
 	if (!more)
-		return fpisa_fail(-ENOMEM, "no memory for rows");
+		return fpisa_fail(-ENOMEM, "not enough memory for the answer's rows; " FPISA_MORE_MEMORY);
 	memcpy(more + w->n_records, from, n);
 	w->n_records += n;
 	w->records = more;
@@ -266,7 +266,7 @@ static int take_stream(struct fpisa_query *q, const uint8_t *content, size_t n)
 		room *= 2;
 	more = room == q->stream_room ? q->stream : realloc(q->stream, room);
 	if (!more)
-		return fpisa_fail(-ENOMEM, "no memory for rows");
+		return fpisa_fail(-ENOMEM, "not enough memory for the answer's rows; " FPISA_MORE_MEMORY);
 	q->stream = more;
 	q->stream_room = room;
 	memcpy(q->stream + q->stream_n, content, n);

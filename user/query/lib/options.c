@@ -39,13 +39,13 @@ static int check_options(const struct fpisa_query_options *o)
 	if (!o->table || !*o->table || !o->workers || !*o->workers)
 		return bad("options.table or options.workers is NULL; set both");
 	if (o->limit > FPISA_MAX_LIMIT_TOPN)
-		return bad("options.limit is more than 65536");
+		return bad("options.limit is more than 65536; lower it");
 	if (o->limit && (o->by || !o->value))
-		return bad("options.limit requires options.value, without options.by");
+		return bad("options.limit requires options.value, and options.by must be NULL");
 	if (!o->limit && !o->by && o->value)
 		return bad("options.value requires options.limit or options.by");
 	if (o->by && o->columns)
-		return bad("groups have the columns of options.by; leave options.columns out");
+		return bad("options.by names the columns of the answer; leave options.columns out");
 	if (!o->by && o->preaggregate)
 		return bad("options.preaggregate requires options.by");
 	if (!o->limit && (o->ascending || o->nulls_first))
@@ -56,20 +56,20 @@ static int check_options(const struct fpisa_query_options *o)
 		return bad("options.join, the table, and options.on, \"a=b\", require each other; "
 			   "options.join_where requires both");
 	if (o->join && (o->pruning != FPISA_PRUNING_NETWORK || o->limit || o->preaggregate))
-		return bad("options.join requires pruning in the network, without options.limit and "
-			   "options.preaggregate");
+		return bad("options.join requires FPISA_PRUNING_NETWORK, and options.limit and "
+			   "options.preaggregate must be 0");
 	if ((o->by || o->limit || o->join) && o->pruning == FPISA_PRUNING_NETWORK && !o->aggregator)
 		return bad("options.aggregator is NULL; set it, or another options.pruning");
 	for (int i = 0; i < 5; i++)
 		if (!(faults[i] >= 0 && faults[i] <= FPISA_FAULT_MOST))
-			return bad("a share of faults is not in 0 to 0.9");
+			return bad("a share of options.faults is not in 0 to 0.9");
 	return 0;
 }
 
 static int copy_text(char **to, const char *from)
 {
 	*to = from ? strdup(from) : NULL;
-	return from && !*to ? fpisa_fail(-ENOMEM, "no memory for a query") : 0;
+	return from && !*to ? fpisa_fail(-ENOMEM, "not enough memory for a query; " FPISA_MORE_MEMORY) : 0;
 }
 
 /* Split "a=b,c=d" into the lists "a,c" and "b,d". */
@@ -79,7 +79,7 @@ static int take_on(struct fpisa_query *q, const char *on)
 	char *here = q->on = calloc(1, n + 1), *there = q->there = calloc(1, n + 1);
 
 	if (!here || !there)
-		return fpisa_fail(-ENOMEM, "no memory for a query");
+		return fpisa_fail(-ENOMEM, "not enough memory for a query; " FPISA_MORE_MEMORY);
 	for (const char *at = on, *end, *is; at; at = *end ? end + 1 : NULL) {
 		end = strchrnul(at, ',');
 		is = memchr(at, '=', (size_t)(end - at));
@@ -100,7 +100,8 @@ static int parse_ipv4(const char *text, struct in_addr *to, uint16_t *port)
 	int rc = fpisa_parse_address(text, &a, port);
 
 	if (!rc && fpisa_is_ipv6(&a))
-		rc = fpisa_fail(-EAFNOSUPPORT, "'%s' is an IPv6 address, and queries support IPv4 only", text);
+		rc = fpisa_fail(-EAFNOSUPPORT,
+				"'%s' is an IPv6 address, but queries support only IPv4; give an IPv4 address", text);
 	if (!rc)
 		to->s_addr = fpisa_in_addr(a.w[3]);
 	return rc;
@@ -117,7 +118,9 @@ static int take_workers(struct fpisa_query *q, const char *list)
 
 		end = strchrnul(at, ',');
 		if (q->n_workers == FPISA_QUERY_WORKERS)
-			return fpisa_fail(-EINVAL, "more than %d workers are not supported", FPISA_QUERY_WORKERS);
+			return fpisa_fail(-EINVAL,
+					  "more than %d workers are not supported; list fewer in options.workers",
+					  FPISA_QUERY_WORKERS);
 		if ((size_t)(end - at) < sizeof(text))
 			memcpy(text, at, (size_t)(end - at));
 		w->fd = -1;
@@ -130,7 +133,7 @@ static int take_workers(struct fpisa_query *q, const char *list)
 		snprintf(w->name, sizeof(w->name), "%.15s:%u", address, ntohs(w->at.sin_port));
 		for (uint32_t i = 0; i < q->n_workers; i++)
 			if (!strcmp(q->worker[i].name, w->name))
-				return fpisa_fail(-EINVAL, "worker %s is given twice", w->name);
+				return fpisa_fail(-EINVAL, "worker %s is given twice; list each worker once", w->name);
 		q->n_workers++;
 	}
 	return 0;

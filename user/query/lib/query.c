@@ -120,7 +120,10 @@ static struct fpisa_query_worker *find_late(struct fpisa_query *q)
 
 static int no_answer(const struct fpisa_query *q, const struct fpisa_query_worker *w)
 {
-	return fpisa_fail(-ETIMEDOUT, "worker %s: no answer in %u ms", w ? w->name : "?", q->options.timeout_ms);
+	return fpisa_fail(-ETIMEDOUT,
+			  "worker %s: no answer in %u ms; is `fpisa query worker` stopped there, or its host "
+			  "down?",
+			  w ? w->name : "?", q->options.timeout_ms);
 }
 
 /*
@@ -177,10 +180,10 @@ static int check_time(struct fpisa_query *q, uint64_t now)
 	if (q->phase == FPISA_PHASE_ROWS && q->member.t && !q->member.joining.joined)
 		return not_joined(q);
 	if (q->phase == FPISA_PHASE_SEAL && q->unsealed)
-		return fpisa_fail(
-			-EILSEQ,
-			"query %u: the aggregator did not receive exactly the frames that %s sent; please report this bug",
-			q->options.query, fpisa_rank_names(names, sizeof(names), q->unsealed));
+		return fpisa_fail(-EILSEQ,
+				  "query %u: the aggregator did not receive exactly the frames that %s sent; please "
+				  "report this bug",
+				  q->options.query, fpisa_rank_names(names, sizeof(names), q->unsealed));
 	if (q->phase == FPISA_PHASE_SEAL || q->phase == FPISA_PHASE_READ)
 		return fpisa_fail(
 			-ETIMEDOUT,
@@ -229,7 +232,7 @@ static int start(struct fpisa_query *q, const struct fpisa_query_options *option
 	q->poll = epoll_create1(EPOLL_CLOEXEC);
 	q->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (q->poll < 0 || q->timer < 0 || epoll_ctl(q->poll, EPOLL_CTL_ADD, q->timer, &timer))
-		return fpisa_fail(-errno, "%s", strerror(errno));
+		return fpisa_fail(-errno, "%s", fpisa_why(-errno));
 	q->progress_ns = fpisa_now();
 	rc = fpisa_query_open_sockets(q);
 	for (uint32_t i = 0; !rc && i < q->n_workers; i++)
@@ -249,7 +252,7 @@ int fpisa_query_open(struct fpisa_query **out, const struct fpisa_query_options 
 	rc = fpisa_given(options, "options");
 	q = rc ? NULL : calloc(1, sizeof(*q));
 	if (!q)
-		return rc ? rc : fpisa_fail(-ENOMEM, "no memory for a query");
+		return rc ? rc : fpisa_fail(-ENOMEM, "not enough memory for a query; " FPISA_MORE_MEMORY);
 	q->poll = q->timer = -1;
 	rc = start(q, options);
 	if (rc)

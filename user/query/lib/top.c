@@ -15,15 +15,17 @@ uint64_t fpisa_top_bytes(size_t limit)
 
 int fpisa_top_too_big(uint64_t limit, uint64_t memory)
 {
-	return fpisa_fail(-E2BIG, "the first %llu rows exceed the limit of %llu bytes", (unsigned long long)limit,
-			  (unsigned long long)memory);
+	return fpisa_fail(-E2BIG,
+			  "the first %llu rows do not fit options.memory (%llu bytes); raise options.memory, "
+			  "or lower options.limit",
+			  (unsigned long long)limit, (unsigned long long)memory);
 }
 
 int fpisa_top_init(struct fpisa_top *t, size_t limit)
 {
 	*t = (struct fpisa_top){.limit = limit, .room = 2 * limit + SPARE};
 	t->rows = malloc(fpisa_top_bytes(limit));
-	return t->rows ? 0 : fpisa_fail(-ENOMEM, "no memory for the first %zu rows", limit);
+	return t->rows ? 0 : fpisa_fail(-ENOMEM, "not enough memory for the first %zu rows; " FPISA_MORE_MEMORY, limit);
 }
 
 void fpisa_top_free(struct fpisa_top *t)

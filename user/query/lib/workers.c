@@ -98,7 +98,7 @@ static int send_open(struct fpisa_query *q, struct fpisa_query_worker *w)
 	}
 	content = malloc(n);
 	if (!content)
-		return fpisa_fail(-ENOMEM, "no memory for a message");
+		return fpisa_fail(-ENOMEM, "not enough memory for a message; " FPISA_MORE_MEMORY);
 	memcpy(content, &open, sizeof(open));
 	n = sizeof(open);
 	for (int i = 0; i < FPISA_QUERY_STRINGS; i++)
@@ -115,11 +115,11 @@ int fpisa_query_call(struct fpisa_query *q, struct fpisa_query_worker *w)
 	w->heard_ns = fpisa_now();
 	w->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (w->fd < 0)
-		return fpisa_fail(-errno, "%s", strerror(errno));
+		return fpisa_fail(-errno, "%s", fpisa_why(-errno));
 	fpisa_watch(w->fd);
 	if (connect(w->fd, (struct sockaddr *)&w->at, sizeof(w->at)) && errno != EINPROGRESS)
-		return fpisa_fail(-errno, "worker %s: %s", w->name, strerror(errno));
-	return epoll_ctl(q->poll, EPOLL_CTL_ADD, w->fd, &e) ? fpisa_fail(-errno, "%s", strerror(errno)) : 0;
+		return fpisa_fail(-errno, "worker %s: %s", w->name, fpisa_why(-errno));
+	return epoll_ctl(q->poll, EPOLL_CTL_ADD, w->fd, &e) ? fpisa_fail(-errno, "%s", fpisa_why(-errno)) : 0;
 }
 
 /* Check whether the connection is established. If it is, give the socket to the channel. */
@@ -153,7 +153,8 @@ int fpisa_query_start(struct fpisa_query *q)
 	int rc = fpisa_query_reset(q);
 
 	if (!rc && getrandom(&q->cookie, sizeof(q->cookie), 0) != sizeof(q->cookie))
-		rc = fpisa_fail(-EIO, "cannot get random numbers: %s", strerror(errno));
+		rc = fpisa_fail(-EIO, "cannot get random numbers: %s; allow this process to call getrandom()",
+				strerror(errno));
 	start.cookie = q->cookie;
 	if (!rc && q->kind != FPISA_QUERY_SCAN && !fpisa_query_is_direct(q))
 		rc = fpisa_member_join(&q->member, q->options.query, q->options.token);

@@ -109,7 +109,7 @@ static int size_filter(struct fpisa_query_parameters *q, uint64_t keys)
 	__u32 filter = q->flags & FPISA_QUERY_FILTER;
 
 	if (!filter && (keys || q->filter_bytes))
-		return refuse(BAD_USAGE, "query add: --filter is missing");
+		return refuse(BAD_USAGE, "query add: --filter is missing; give --filter bitmap or --filter bloom");
 	if (!filter)
 		return 0;
 	if (!keys)
@@ -128,16 +128,16 @@ static int list_members(struct wanted *w, char **list)
 	struct fpisa_query_parameters *q = &w->spec.job.query;
 
 	if (w->spec.job.kind == FPISA_JOB_SUM)
-		return refuse(BAD_USAGE, "query add: --kind is missing");
+		return refuse(BAD_USAGE, "query add: --kind is missing; give topn, table or join");
 	if (!w->spec.workers)
-		return refuse(BAD_USAGE, "query add: --workers is missing");
+		return refuse(BAD_USAGE, "query add: --workers is missing; list the workers' addresses");
 	if (!w->master)
-		return refuse(BAD_USAGE, "query add: --master is missing");
+		return refuse(BAD_USAGE, "query add: --master is missing; give the master's address");
 	if (!*w->master || strchr(w->master, ','))
 		return refuse(BAD_USAGE, "query add: --master: '%s' is not one address; list the workers in --workers",
 			      w->master);
 	if (!q->limit && w->spec.job.kind != FPISA_QUERY_JOIN)
-		return refuse(BAD_USAGE, "query add: --limit is missing");
+		return refuse(BAD_USAGE, "query add: --limit is missing; give the number of rows or keys to keep");
 	if (!q->key_bytes)
 		q->key_bytes = fpisa_form_is_wide(w->spec.job.format) ? 8 : 4;
 	if (size_filter(q, w->filter_keys))

@@ -148,7 +148,7 @@ static void print_filter(const struct shown *s)
 
 	if (!(s->job.query.flags & FPISA_QUERY_FILTER))
 		return;
-	printf("  filter: %s of %llu keys of %u bytes, ",
+	printf("  filter: %s of %llu join keys of %u bytes, ",
 	       name_of(query_filter_names, s->job.query.flags & FPISA_QUERY_FILTER),
 	       (unsigned long long)filter_keys(&s->job), s->job.query.filter_bytes);
 	if (!strcmp(state, "building"))
@@ -166,7 +166,7 @@ static void print_state(const struct shown *s)
 	else if (s->job.kind == FPISA_QUERY_JOIN)
 		puts("  state: rows are not kept");
 	else if (s->job.kind == FPISA_QUERY_TABLE)
-		printf("  state: %u groups, %s\n", s->state.used, s->state.sealed ? "sealed" : "open");
+		printf("  state: %u keys, %s\n", s->state.used, s->state.sealed ? "sealed" : "open");
 	else if (s->state.bar)
 		printf("  state: row %u of those counted is %.9g\n", s->job.query.limit, threshold(s));
 	else

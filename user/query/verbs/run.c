@@ -140,7 +140,7 @@ static int refuse_empty(int opt)
 
 	while (o->val != opt)
 		o++;
-	return refuse(BAD_USAGE, "query run: --%s is empty", o->name);
+	return refuse(BAD_USAGE, "query run: --%s is empty; give a value, or leave it out", o->name);
 }
 
 /* Options whose argument is stored unchanged in a member. */
@@ -232,16 +232,17 @@ static int check(const struct asked *a)
 	const struct fpisa_query_options *o = &a->options;
 
 	if (!o->workers)
-		return refuse(BAD_USAGE, "query run: --workers is missing");
+		return refuse(BAD_USAGE, "query run: --workers is missing; list the workers' addresses");
 	if (!o->limit && !o->by && o->value)
 		return refuse(BAD_USAGE,
-			      "query run: --value requires --limit, for the first rows by it, or --by, for groups");
+			      "query run: --value requires --limit, for the first rows by it, or --by, for sums by "
+			      "key");
 	if (o->limit && (o->by || !o->value))
-		return refuse(BAD_USAGE, "query run: --limit requires --value, without --by");
+		return refuse(BAD_USAGE, "query run: --limit requires --value, and excludes --by");
 	if (!o->limit && (o->ascending || o->nulls_first))
 		return refuse(BAD_USAGE, "query run: --ascending and --nulls-first require --limit");
 	if (o->by && o->columns)
-		return refuse(BAD_USAGE, "query run: groups have the columns of --by; leave --columns out");
+		return refuse(BAD_USAGE, "query run: --by names the columns of the answer; leave --columns out");
 	if (!o->by && (*a->having.comparison || o->preaggregate))
 		return refuse(BAD_USAGE, "query run: --having and --preaggregate require --by");
 	if (!o->value && *a->having.comparison && strcmp(a->having.column, "count"))
@@ -251,8 +252,8 @@ static int check(const struct asked *a)
 			BAD_USAGE,
 			"query run: --join, a table, and --on, columns A=B, require each other; --join-where requires both");
 	if (o->join && (o->limit || o->preaggregate || o->pruning != FPISA_PRUNING_NETWORK))
-		return refuse(BAD_USAGE, "query run: --join requires --prune network, without --limit and "
-					 "--preaggregate");
+		return refuse(BAD_USAGE,
+			      "query run: --join requires --prune network, and excludes --limit and --preaggregate");
 	if ((o->by || o->limit || o->join) && o->pruning == FPISA_PRUNING_NETWORK && (!o->aggregator || !a->numbered))
 		return refuse(BAD_USAGE, "query run: --aggregator or --query is missing; give both%s",
 			      o->join ? "" : ", or --prune none or workers");

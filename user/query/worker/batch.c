@@ -189,7 +189,9 @@ static int key_numbers(struct batch *b, const struct ArrowArray *a, const struct
 		if (null)
 			*to++ = empty;
 		if (!empty && c->type == FPISA_COLUMN_DATE && !is_date(bytes[k]))
-			return fpisa_fail(-EINVAL, "%s: column %s: a date is not in the years 1 to 9999", name, c->name);
+			return fpisa_fail(-EINVAL,
+					  "%s: column %s: a date is not in the years 1 to 9999; store it as text", name,
+					  c->name);
 		if (!empty)
 			memcpy(to, bytes[k], width);
 		b->used[k] = (uint8_t)(b->used[k] + null + width);
@@ -210,7 +212,9 @@ static int key_texts(struct batch *b, int i, const struct fpisa_column *c, uint3
 		if (b->used[k] + null + 1 + len > most)
 			return -ENOSPC;
 		if (text && memchr(text, 0, len))
-			return fpisa_fail(-EINVAL, "%s: column %s: a text has a zero byte", name, c->name);
+			return fpisa_fail(-EINVAL,
+					  "%s: column %s: a text has a zero byte, which is not supported; remove it",
+					  name, c->name);
 		if (null)
 			*to++ = !text;
 		*to++ = (uint8_t)len;

@@ -161,10 +161,11 @@ static int append(const struct columnar *b, int i, char **to, size_t *used, size
 	if (!text && c->not_null)
 		return batch_refuse_null(c, b->table->file);
 	if (text && c->type == FPISA_COLUMN_TEXT && memchr(text, 0, len))
-		return fpisa_fail(-EINVAL, "%s: column %s: a text has a zero byte", b->table->file, c->name);
+		return fpisa_fail(-EINVAL, "%s: column %s: a text has a zero byte, which is not supported; remove it",
+				  b->table->file, c->name);
 	if (text && c->type == FPISA_COLUMN_DATE && !fpisa_text_valid(c, text, len))
-		return fpisa_fail(-EINVAL, "%s: column %s: '%.*s' is not in the years 1 to 9999", b->table->file,
-				  c->name, (int)len, text);
+		return fpisa_fail(-EINVAL, "%s: column %s: '%.*s' is not in the years 1 to 9999; store it as text",
+				  b->table->file, c->name, (int)len, text);
 	return columns_field(text, len, to, used, room);
 }
 

@@ -19,7 +19,7 @@ static int find_columns(const struct columns *c, const char *list, int *out, int
 	for (const char *at = *list ? list : NULL, *end; at; at = *end ? end + 1 : NULL) {
 		end = strchrnul(at, ',');
 		if (*n == FPISA_COLUMNS_MOST)
-			return fpisa_fail(-EINVAL, "'%.100s' is not a list of columns", list);
+			return fpisa_fail(-EINVAL, "'%.100s' is not a list of columns, such as a,b", list);
 		out[*n] = schema_find_typed(&c->table->schema, at, (size_t)(end - at), c->table->file);
 		if (out[(*n)++] < 0)
 			return -EINVAL;
@@ -56,17 +56,18 @@ static int check_on(const struct columns *c, int kind)
 		const struct fpisa_column *is = column_on(c, i);
 
 		if (is->type == FPISA_COLUMN_TEXT)
-			return fpisa_fail(-EINVAL, "%s: column %s is text; join keys are numbers and dates",
-					  c->table->file, is->name);
-		if (kind == FPISA_QUERY_TABLE && (i >= c->n_keys || c->key[i] != c->on[i]))
 			return fpisa_fail(
 				-EINVAL,
-				"%s: column %s is in the join's key, so the key of groups must begin with this column",
+				"%s: column %s is text, which join keys do not support; join by numbers or dates",
 				c->table->file, is->name);
-		if (kind == FPISA_QUERY_TABLE && !is->not_null)
-			return fpisa_fail(-EINVAL,
-					  "%s: column %s may be NULL; group a join by columns that are not null",
+		if (kind == FPISA_QUERY_TABLE && (i >= c->n_keys || c->key[i] != c->on[i]))
+			return fpisa_fail(-EINVAL, "%s: column %s is in the join's key; name this column first in --by",
 					  c->table->file, is->name);
+		if (kind == FPISA_QUERY_TABLE && !is->not_null)
+			return fpisa_fail(
+				-EINVAL,
+				"%s: column %s may be NULL; in a join, name only columns in --by that are not null",
+				c->table->file, is->name);
 	}
 	return 0;
 }
@@ -108,7 +109,9 @@ void columns_mark(const struct columns *c, bool used[FPISA_COLUMNS_MOST])
 int columns_check_join(const struct columns *c, const struct columns *other)
 {
 	if (!c->n_on || other->n_on != c->n_on)
-		return fpisa_fail(-EINVAL, "a join needs the same number of columns of both tables");
+		return fpisa_fail(-EINVAL,
+				  "a join needs the same number of columns of both tables; name them in --on, as in "
+				  "a=b,c=d");
 	for (int i = 0; i < c->n_on; i++) {
 		const struct fpisa_column *a = column_on(c, i), *b = column_on(other, i);
 
@@ -236,7 +239,7 @@ static int put(char **to, size_t *used, size_t *room, const void *from, size_t n
 		*room = *room ? 2 * *room : 65536;
 		more = realloc(*to, *room);
 		if (!more)
-			return fpisa_fail(-ENOMEM, "no memory for rows");
+			return fpisa_fail(-ENOMEM, "not enough memory for rows; " FPISA_MORE_MEMORY);
 		*to = more;
 	}
 	if (n)

@@ -215,10 +215,11 @@ int where_parse(struct where *w, const struct schema *schema, const char *text, 
 		return 0;
 	to = w->texts = malloc(2 * strlen(text) + 1);
 	if (!to)
-		return fpisa_fail(-ENOMEM, "%s: no memory for conditions", file);
+		return fpisa_fail(-ENOMEM, "%s: not enough memory for conditions; " FPISA_MORE_MEMORY, file);
 	while (!err && *text) {
 		if (w->n == WHERE_TERMS)
-			return fpisa_fail(-EINVAL, "%s: more than %d conditions are not supported", file, WHERE_TERMS);
+			return fpisa_fail(-EINVAL, "%s: more than %d conditions are not supported; give fewer", file,
+					  WHERE_TERMS);
 		err = take_term(&w->term[w->n++], schema, &text, &to, file);
 	}
 	return err;

@@ -30,10 +30,14 @@ static int late(const struct session *s)
 
 	inet_ntop(AF_INET, &to, a, sizeof(a));
 	if (s->state == GREETING)
-		return fpisa_fail(-ETIMEDOUT, "the master has not sent a request in %d s",
+		return fpisa_fail(-ETIMEDOUT,
+				  "the master has not sent a request in %d s, so the connection is closed; run the "
+				  "query again",
 				  FPISA_MANAGER_GREETING_MS / 1000);
 	if (s->state == SCANNING || s->state == FETCHING)
-		return fpisa_fail(-ETIMEDOUT, "the master has stopped reading the rows");
+		return fpisa_fail(-ETIMEDOUT,
+				  "the master has stopped reading the rows, so the connection is closed; is its "
+				  "process stopped?");
 	if (s->state == JOINING)
 		return fpisa_fail(-ETIMEDOUT, "query %u: %s %s in %u ms", s->want.query,
 				  s->member.joining.heard_ns ? "not all members joined at the aggregator" :
@@ -115,7 +119,7 @@ static int wait_for_more(struct session *s)
 	for (int i = 0; i < n; i++)
 		p[1 + i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
 	if (poll(p, (nfds_t)(1 + (n > 0 ? n : 0)), timeout_ms(s, fpisa_now())) < 0 && errno != EINTR)
-		return fpisa_fail(-errno, "cannot poll: %s", strerror(errno));
+		return fpisa_fail(-errno, "cannot poll: %s", fpisa_why(-errno));
 	return 0;
 }
 

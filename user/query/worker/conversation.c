@@ -17,7 +17,7 @@
 
 static int malformed(void)
 {
-	return fpisa_fail(-EPROTO, "the received data is not a message of this protocol");
+	return fpisa_fail(-EPROTO, "the received data is not a message of this protocol; check the address and port");
 }
 
 /* -- messages of the master ------------------------------------------------------ */
@@ -155,7 +155,7 @@ static int take_fetch(struct session *s, const __u8 *content, size_t n)
 	free(s->places);
 	s->places = malloc(n + 1);
 	if (!s->places)
-		return fpisa_fail(-ENOMEM, "no memory for rows");
+		return fpisa_fail(-ENOMEM, "not enough memory for rows; " FPISA_MORE_MEMORY);
 	memcpy(s->places, content, n);
 	s->n_places = n / 8;
 	s->next_place = 0;
@@ -203,7 +203,7 @@ int session_say_done(struct session *s)
 	int err;
 
 	if (!content)
-		return fpisa_fail(-ENOMEM, "no memory for a message");
+		return fpisa_fail(-ENOMEM, "not enough memory for a message; " FPISA_MORE_MEMORY);
 	memcpy(content, &done, sizeof(done));
 	if (nulls)
 		memcpy(content + sizeof(done), src->null_rows, nulls);

@@ -49,7 +49,7 @@ const char *files_why(int err)
 {
 	return err == -EXDEV || err == -ELOOP ? "the path leads out of the worker's directory" :
 	       err == -ENOTSUP		      ? "not a regular file" :
-						strerror(-err);
+						fpisa_why(err);
 }
 
 int files_add(struct files *f, int fd, const char *name)
@@ -60,7 +60,7 @@ int files_add(struct files *f, int fd, const char *name)
 	if (!more) {
 		free(copy);
 		close(fd);
-		return fpisa_fail(-ENOMEM, "%s: cannot allocate memory to open it", name);
+		return fpisa_fail(-ENOMEM, "%s: not enough memory to open it; " FPISA_MORE_MEMORY, name);
 	}
 	more[f->n++] = (struct table_file){.fd = fd, .name = copy};
 	f->file = more;
@@ -118,7 +118,8 @@ static int open_entry(struct files *f, int directory, const char *path)
 	if (f->n < FILES_MOST)
 		return files_add(f, fd, path);
 	close(fd);
-	return fpisa_fail(-E2BIG, "%s: a table has at most %d files", path, FILES_MOST);
+	return fpisa_fail(-E2BIG, "%s: a table with more than %d files is not supported; merge some files", path,
+			  FILES_MOST);
 }
 
 /* Open the entries of the directory at `path` in the order of their names. Do nothing if this is not a directory. */
@@ -133,10 +134,11 @@ static int open_entries(struct files *f, int directory, const char *path)
 	if (fd < 0)
 		return fpisa_fail(fd, "%s: %s", path, files_why(fd));
 	n = scandirat(fd, ".", &entry, is_listed, alphasort);
-	err = n < 0 ? fpisa_fail(-errno, "%s: %s", path, strerror(errno)) : 0;
+	err = n < 0 ? fpisa_fail(-errno, "%s: %s", path, fpisa_why(-errno)) : 0;
 	for (int i = 0; i < n; i++) {
 		if (!err && snprintf(below, sizeof(below), "%s/%s", path, entry[i]->d_name) >= PATH_MAX)
-			err = fpisa_fail(-ENAMETOOLONG, "%s: a path in this directory is too long", path);
+			err = fpisa_fail(-ENAMETOOLONG, "%s: a path in this directory is too long; shorten the names",
+					 path);
 		err = err ?: open_entry(f, directory, below);
 		free(entry[i]);
 	}

@@ -78,13 +78,15 @@ static int take_names(struct hive *h, const char *path)
 
 	while (next_part(&at, &p)) {
 		if (h->n == HIVE_MOST)
-			return fpisa_fail(-EINVAL, "%s: more than %d directories NAME=VALUE are not supported", path,
-					  HIVE_MOST);
+			return fpisa_fail(-EINVAL,
+					  "%s: more than %d directories NAME=VALUE are not supported; move the files up",
+					  path, HIVE_MOST);
 		snprintf(h->name[h->n], FPISA_COLUMN_NAME, "%.*s", (int)p.name_length, p.name);
 		if (p.name_length >= FPISA_COLUMN_NAME || !fpisa_column_name_valid(h->name[h->n]))
-			return fpisa_fail(-EINVAL,
-					  "%s: '%.*s' is not a column name: letters, digits and _, no digit first",
-					  path, p.name_length < 64 ? (int)p.name_length : 64, p.name);
+			return fpisa_fail(
+				-EINVAL,
+				"%s: '%.*s' is not a column name; use letters, digits and _, and no digit first", path,
+				p.name_length < 64 ? (int)p.name_length : 64, p.name);
 		h->n++;
 	}
 	return 0;

@@ -31,7 +31,7 @@ static int look(struct file_state *is, int fd, const char *name)
 	struct statx st;
 
 	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &st))
-		return fpisa_fail(-errno, "%s: %s", name, strerror(errno));
+		return fpisa_fail(-errno, "%s: %s", name, fpisa_why(-errno));
 	memset(is, 0, sizeof(*is));
 	is->device = makedev(st.stx_dev_major, st.stx_dev_minor);
 	is->inode = st.stx_ino;

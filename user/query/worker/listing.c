@@ -62,9 +62,9 @@ static int write_names(DIR *d, int to)
 		if (!is_table(dirfd(d), e->d_name))
 			continue;
 		if (table_name_valid(e->d_name) && dprintf(to, "%s\n", e->d_name) < 0)
-			return fpisa_fail(-errno, "cannot write the list of tables: %s", strerror(errno));
+			return fpisa_fail(-errno, "cannot write the list of tables: %s", fpisa_why(-errno));
 	}
-	return errno ? fpisa_fail(-errno, "cannot read the worker's directory: %s", strerror(errno)) : 0;
+	return errno ? fpisa_fail(-errno, "cannot read the worker's directory: %s", fpisa_why(-errno)) : 0;
 }
 
 int listing_to_csv(int directory)
@@ -79,7 +79,8 @@ int listing_to_csv(int directory)
 		return fpisa_fail(-err, "cannot open the worker's directory: %s", strerror(err));
 	}
 	to = memfd_create("fpisa-tables", MFD_CLOEXEC);
-	err = to < 0 ? fpisa_fail(-errno, "cannot create the list of tables: %s", strerror(errno)) : write_names(d, to);
+	err = to < 0 ? fpisa_fail(-errno, "cannot create the list of tables: %s", fpisa_why(-errno)) :
+		       write_names(d, to);
 	closedir(d);
 	if (err && to >= 0)
 		close(to);

@@ -215,7 +215,9 @@ void newcomers_tick(struct newcomers *s)
 		}
 		if (n->state == NEWCOMER_UNKNOWN)
 			say_why(s, n,
-				fpisa_fail(-ETIMEDOUT, "the master has not shown a key in %d s",
+				fpisa_fail(-ETIMEDOUT,
+					   "the master has not shown a key in %d s, so the connection is closed; run the query "
+					   "again",
 					   FPISA_MANAGER_GREETING_MS / 1000));
 		end(s, n);
 	}

@@ -94,7 +94,7 @@ int parquet_check(const struct parquet *q, const struct schema *schema, int colu
 	char to[FPISA_COLUMN_TYPE_MOST];
 
 	if (!*q->type[column])
-		return fpisa_fail(-EINVAL, "%s: column %s is not in the file", name, c->name);
+		return fpisa_fail(-EINVAL, "%s: column %s is not in the file; remove it from the schema", name, c->name);
 	if (converts(native_of(q->type[column], &from), &from, c))
 		return 0;
 	fpisa_column_type_text(c, to);
@@ -148,7 +148,7 @@ static char *text_of(FILE *f, char **text)
 {
 	if (f && !fclose(f) && *text)
 		return *text;
-	fpisa_fail(-ENOMEM, "no memory for a statement");
+	fpisa_fail(-ENOMEM, "not enough memory for a statement of DuckDB; " FPISA_MORE_MEMORY);
 	return NULL;
 }
 
@@ -215,7 +215,11 @@ static int take_columns(struct parquet *q, struct schema *schema, const char *na
 	free(sql);
 	for (int i = 0; !err && i < q->hive.n; i++)
 		err = take_column(q, schema, given, q->hive.name[i], q->hive.type[i], name);
-	return err || schema->n ? err : fpisa_fail(-EINVAL, "%s has no column that can be queried", name);
+	return err || schema->n ?
+		       err :
+		       fpisa_fail(-EINVAL,
+				  "%s has no column that can be queried; store a column of numbers, dates or texts",
+				  name);
 }
 
 /* The engine may open the table's files and no others, whatever a statement contains. */

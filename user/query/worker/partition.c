@@ -28,10 +28,10 @@ static int read_schema(struct partition *p, int directory, const char *table)
 	text = malloc(SCHEMA_BYTES + 1);
 	err = identity_note(&p->of_schema, 0, fd, name) ?: identity_closed(fd, name);
 	if (!err && !text)
-		err = fpisa_fail(-ENOMEM, "%s: no memory to read it", name);
+		err = fpisa_fail(-ENOMEM, "%s: not enough memory to read it; " FPISA_MORE_MEMORY, name);
 	while (!err && (got = read(fd, text + n, (size_t)(SCHEMA_BYTES - n))) != 0) {
 		if (got < 0)
-			err = fpisa_fail(-errno, "%s: cannot read: %s", name, strerror(errno));
+			err = fpisa_fail(-errno, "%s: cannot read: %s", name, fpisa_why(-errno));
 		else
 			n += got;
 	}
@@ -149,7 +149,7 @@ int partition_open(struct partition *p, int directory, const char *table)
 
 	*p = (struct partition){0};
 	if (!table_name_valid(table))
-		return fpisa_fail(-EINVAL, "'%.64s' is not a table name: letters, digits, '_', '.' and '-'", table);
+		return fpisa_fail(-EINVAL, "'%.64s' is not a table name; use letters, digits, '_', '.' and '-'", table);
 	err = open_table(p, directory, table);
 	if (!err && !p->ours)
 		err = files_note(&p->files);

@@ -25,7 +25,7 @@ int schema_find_typed(const struct schema *s, const char *text, size_t len, cons
 	int i;
 
 	if (len >= sizeof(word))
-		return fpisa_fail(-EINVAL, "%s: '%.100s' is not a column", file, text);
+		return fpisa_fail(-EINVAL, "%s: '%.100s' is not a column name", file, text);
 	memcpy(word, text, len);
 	word[len] = 0;
 	name = strsep(&type, " ");
@@ -68,13 +68,16 @@ static int take_line(struct schema *s, char *line, const char *file, int number)
 		return 0;
 	type = strtok_r(NULL, BLANKS, &rest);
 	if (s->n == FPISA_COLUMNS_MOST)
-		return fpisa_fail(-EINVAL, "%s:%d: more than %d columns are not supported", file, number,
-				  FPISA_COLUMNS_MOST);
+		return fpisa_fail(-EINVAL,
+				  "%s:%d: more than %d columns are not supported; remove those that no query uses",
+				  file, number, FPISA_COLUMNS_MOST);
 	if (!fpisa_column_name_valid(name))
-		return fpisa_fail(-EINVAL, "%s:%d: '%.64s' is not a column name: letters, digits and _, no digit first",
+		return fpisa_fail(-EINVAL,
+				  "%s:%d: '%.64s' is not a column name; use letters, digits and _, and no digit first",
 				  file, number, name);
 	if (schema_find(s, name) >= 0)
-		return fpisa_fail(-EINVAL, "%s:%d: column %s is given twice", file, number, name);
+		return fpisa_fail(-EINVAL, "%s:%d: column %s is given twice; remove one of the lines", file, number,
+				  name);
 	if (!schema_type_parse(c, type ? type : ""))
 		return fpisa_fail(
 			-EINVAL,

@@ -24,11 +24,16 @@ int sender_begin(struct sender *s, struct fpisa_member *m, uint8_t type, struct 
 	*s = (struct sender){
 		.member = m, .type = type, .rows = rows, .low = 1, .next = 1, .window = FIRST, .payloads = payloads};
 	if (!payloads)
-		return fpisa_fail(-ENOMEM, "no memory for frames");
+		return fpisa_fail(-ENOMEM, "not enough memory for frames; " FPISA_MORE_MEMORY);
 	fpisa_rto_init(&s->rto);
 	s->row_bytes = type == FPISA_TYPE_KEYS ? m->filter_bytes : fpisa_row_bytes(m->key_bytes, m->form);
 	s->a_frame = fpisa_member_fit(mtu, s->row_bytes, FPISA_QUERY_ROWS);
-	return s->a_frame ? 0 : fpisa_fail(-EMSGSIZE, "an MTU of %u is too small for a row", mtu);
+	return s->a_frame ?
+		       0 :
+		       fpisa_fail(-EMSGSIZE,
+				  "the MTU of %u on the way to the aggregator or master is too small for a row; raise "
+				  "it",
+				  mtu);
 }
 
 void sender_end(struct sender *s)

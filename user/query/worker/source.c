@@ -129,7 +129,7 @@ static int keep_null(struct source *s, uint64_t place)
 		s->room = s->room ? 2 * s->room : 256;
 		more = realloc(s->null_rows, s->room * sizeof(*more));
 		if (!more)
-			return fpisa_fail(-ENOMEM, "no memory for rows");
+			return fpisa_fail(-ENOMEM, "not enough memory for rows; " FPISA_MORE_MEMORY);
 		s->null_rows = more;
 	}
 	s->null_rows[s->n_null_rows++] = place;
@@ -297,7 +297,9 @@ int source_seek(struct source *s, const uint64_t *places, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (places[i] > INT64_MAX)
-			return fpisa_fail(-EINVAL, "%s has no row %llu", s->table.file, (unsigned long long)places[i]);
+			return fpisa_fail(-EINVAL,
+					  "%s has no row %llu, although the master asks for it; please report this bug",
+					  s->table.file, (unsigned long long)places[i]);
 	return is_columnar(s) && n ? columnar_begin_at(&s->columnar, &s->table, &s->columns, places, n) : 0;
 }
 
@@ -320,5 +322,7 @@ int source_record_at(struct source *s, uint64_t place, char **to, size_t *used, 
 	int rc = is_columnar(s) ? checked(s, columnar_record(&s->columnar, to, used, room)) :
 				  text_record_at(s, place, to, used, room);
 
-	return rc ? rc : fpisa_fail(-EINVAL, "%s has no row at %llu", s->table.file, (unsigned long long)place);
+	return rc ? rc :
+		    fpisa_fail(-EINVAL, "%s has no row at %llu, although the master asks for it; please report this bug",
+			       s->table.file, (unsigned long long)place);
 }

@@ -19,7 +19,7 @@ int text_open(struct text *t, int fd, enum text_format format, const char *name,
 	for (int i = 0; i < schema->n; i++)
 		t->used[i] = !used || used[i];
 	t->buffer = malloc(TEXT_ROW + 1);
-	return t->buffer ? 0 : fpisa_fail(-ENOMEM, "%s: no memory to read it", name);
+	return t->buffer ? 0 : fpisa_fail(-ENOMEM, "%s: not enough memory to read it; " FPISA_MORE_MEMORY, name);
 }
 
 void text_close(struct text *t)
@@ -119,7 +119,7 @@ static int fill(struct text *t)
 	n = pread(t->fd, t->buffer + t->end, t->ahead < TEXT_ROW - t->end ? t->ahead : TEXT_ROW - t->end,
 		  (off_t)(t->offset + t->end));
 	if (n < 0)
-		return fpisa_fail(-errno, "%s: read: %s", t->name, strerror(errno));
+		return fpisa_fail(-errno, "%s: cannot read: %s", t->name, fpisa_why(-errno));
 	t->ahead = t->ahead < TEXT_ROW ? 2 * t->ahead : TEXT_ROW;
 	t->end += (uint32_t)n;
 	t->over = !n;
@@ -174,7 +174,7 @@ static int split_tbl(const struct text *t, char *row, char *end, struct fpisa_fi
 	for (char *stop; row < end; row = stop + 1) {
 		stop = memchr(row, '|', (size_t)(end - row));
 		if (!stop)
-			return bad(t, "the row does not end with |");
+			return bad(t, "the row does not end with |; add it, or name the file .csv");
 		*stop = 0;
 		if (n < most)
 			field[n] = (struct fpisa_field){row, (size_t)(stop - row), stop == row};

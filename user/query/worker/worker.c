@@ -103,7 +103,7 @@ static int watch(struct worker *w, int *fd)
 	struct epoll_event e = {.events = EPOLLIN, .data.ptr = fd};
 
 	return epoll_ctl(w->newcomers.epoll, EPOLL_CTL_ADD, *fd, &e) ?
-		       fail(-errno, NULL, "query worker: cannot watch a descriptor") :
+		       fail(-errno, NULL, "query worker: cannot wait for connections (epoll)") :
 		       0;
 }
 
@@ -118,7 +118,7 @@ static int open_events(struct worker *w)
 	w->children = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 	w->newcomers.epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (w->children < 0 || w->newcomers.epoll < 0 || pipe2(w->ends, O_CLOEXEC | O_DIRECT))
-		return fail(-errno, NULL, "query worker: cannot create descriptors for events");
+		return fail(-errno, NULL, "query worker: cannot create the descriptors that it waits for");
 	fcntl(w->ends[0], F_SETFL, O_NONBLOCK | O_DIRECT);
 	if (!getrlimit(RLIMIT_NOFILE, &files)) {
 		rlim_t want = 2 * NEWCOMERS_MOST + (rlim_t)w->newcomers.scans + DESCRIPTORS;
@@ -139,7 +139,7 @@ static int start(struct worker *w)
 		return refuse(-EINVAL, "query worker: the worker's key file: %s", fpisa_query_error());
 	/* The memory of the process contains keys. */
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
-		return fail(-errno, NULL, "query worker: cannot protect the keys in its memory");
+		return fail(-errno, NULL, "query worker: cannot lock the memory of the keys");
 	w->fd = open(w->directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (w->fd < 0)
 		return fail(-errno, NULL, "query worker: %s", w->directory);
@@ -155,7 +155,7 @@ static int start(struct worker *w)
 	w->newcomers.key_file = w->key;
 	w->newcomers.log = &w->log;
 	if (getrandom(&w->newcomers.spread, sizeof(w->newcomers.spread), 0) != sizeof(w->newcomers.spread))
-		return fail(-EIO, NULL, "query worker: cannot get random numbers");
+		return fail(-EIO, NULL, "query worker: cannot get random numbers; allow it to call getrandom()");
 	w->newcomers.spread |= 1;
 	err = open_events(w);
 	if (err)
@@ -197,7 +197,7 @@ static void serve(struct worker *w, struct newcomer *n)
 	if (!pid)
 		run_child(w, n, parent);
 	if (pid < 0) {
-		newcomer_refuse(&w->newcomers, n, fpisa_fail(-errno, "cannot start a process: %s", strerror(errno)));
+		newcomer_refuse(&w->newcomers, n, fpisa_fail(-errno, "cannot start a process: %s", fpisa_why(-errno)));
 		return;
 	}
 	w->served++;
@@ -260,7 +260,7 @@ static void accept_some(struct worker *w)
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
 			log_line(&w->log, fpisa_now() / 1000000,
 				 "fpisa: query worker: accept: %s; raise the worker's limit of open files",
-				 strerror(errno));
+				 fpisa_why(-errno));
 			pause_accepting(w, !newcomers_make_room(&w->newcomers));
 		}
 		if (fd < 0)

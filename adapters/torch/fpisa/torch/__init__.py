@@ -88,7 +88,7 @@ def _backend_of(group: Optional[Any]) -> Any:
     if group is None:
         group = torch.distributed.distributed_c10d._get_default_group()
     backend = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
-    backend = getattr(backend, "wrapped_pg", backend)  # with TORCH_DISTRIBUTED_DEBUG=DETAIL
+    backend = getattr(backend, "wrapped_pg", backend)  # torch wraps the backend if TORCH_DISTRIBUTED_DEBUG is DETAIL
     if not isinstance(backend, _backend.ProcessGroup):
         raise TypeError(f"the process group has backend {torch.distributed.get_backend(group)}, not fpisa")
     return backend
