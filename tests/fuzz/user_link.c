@@ -68,9 +68,10 @@ int fpisa_hold_bind(struct fpisa *f, const struct fpisa_aggregator *a, uint16_t 
 	return bind_error ? fpisa_fail(bind_error, "no socket") : 0;
 }
 
-void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_key *token)
+void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_key *token, uint64_t here,
+		     uint64_t elsewhere)
 {
-	CHECK(*job < FPISA_MAX_JOBS && token && !is[number_of(f)].joined);
+	CHECK(*job < FPISA_MAX_JOBS && token && !is[number_of(f)].joined && !(here & elsewhere));
 	is[number_of(f)].joined = 1;
 }
 

@@ -124,6 +124,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	manager_policy_init(&policy);
 	policy.quota = (struct manager_quota){.groups = 3, .jobs = 4, .slots = 100};
 	policy.slots = 150;
+	policy.leaves = size && *data & 1;
 	memset(&m, 0, sizeof(m));
 	m.policy = &policy;
 	m.ops = &ops;

@@ -60,7 +60,8 @@ static void say_make(struct agent_jobs *a, uint64_t token, uint16_t port)
 	m.ranks.port[0] = m.ranks.port[1] = port;
 	say(a, &m);
 	m = fpisa_manager_message(FPISA_MANAGER_MAKE);
-	m.make = (struct fpisa_manager_make){.group = GROUP, .token = token, .token_high = 1, .index = 3, .workers = 2};
+	m.make = (struct fpisa_manager_make){
+		.group = GROUP, .token = token, .token_high = 1, .index = 3, .workers = 2, .numbers = ~0ull};
 	m.make.spec.window = 64;
 	strcpy(m.make.name, "train");
 	say(a, &m);

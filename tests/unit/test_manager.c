@@ -108,7 +108,7 @@ static struct fpisa_manager_message good(enum fpisa_manager_type type)
 		break;
 	case FPISA_MANAGER_MAKE:
 		m.make = (struct fpisa_manager_make){
-			.group = 7, .token = 1, .index = 7, .workers = 64, .spec = whole_spec};
+			.group = 7, .token = 1, .index = 7, .workers = 64, .spec = whole_spec, .numbers = 1};
 		strcpy(m.make.name, "train.1");
 		break;
 	case FPISA_MANAGER_MADE:
@@ -222,6 +222,7 @@ static void bounds(void **state)
 	WRONG(JOIN, join.zero, 1);
 	WRONG(JOB, job.others[0], 1);
 	WRONG(JOB, job.others[15], 64);
+	WRONG(JOB, job.zero, 1);
 	WRONG(REGISTER, reg.port, 0);
 	WRONG(REGISTER, reg.slots, 0);
 	WRONG(REGISTER, reg.zero, 1);
@@ -243,6 +244,11 @@ static void bounds(void **state)
 	WRONG(MAKE, make.token, 0);
 	WRONG(MAKE, make.index, 8);
 	WRONG(MAKE, make.workers, 65);
+	WRONG(MAKE, make.numbers, 0);
+	WRONG(MAKE, make.leaves, 2);
+	WRONG(MAKE, make.rank, 1);
+	WRONG(MAKE, make.port, 1);
+	WRONG(MAKE, make.root, fpisa_ipv4(1));
 	WRONG(MAKE, make.spec.window, 0);
 	WRONG(MAKE, make.name[0], 0);
 	WRONG(MAKE, make.owner[0], ' ');

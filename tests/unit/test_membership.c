@@ -699,6 +699,187 @@ static void the_only_one_is_another(void **state)
 	assert_refused(&w->of[0], FPISA_MANAGER_R_job, "aggregator 10.0.0.200: the MTU of eth0 is 576");
 }
 
+/* -- trees ---------------------------------------------------------------- */
+
+/* Return a world in which hosts 1 and 2 have aggregators, and the manager's host has no ranks. */
+static struct world *world_with_leaves(void)
+{
+	struct world *w = new_world();
+
+	strcpy(w->policy.aggregator_key[w->policy.aggregator_keys++], "aggs");
+	w->policy.leaves = true;
+	w->rate = 10000;
+	for (int i = 0; i < 2; i++)
+		register_at(w, AGG + i, 1 + (uint32_t)i, "aggs", 10000, FPISA_VERSION);
+	return w;
+}
+
+/* Make a group of four ranks on hosts 1 and 2, in turn. */
+static void gather_on_two_hosts(struct world *w, const char *name)
+{
+	for (uint32_t r = 0; r < 4; r++)
+		join(w, call(w, (int)r, 1 + r % 2, "key"), name, r, 4);
+	for (int r = 0; r < 4; r++) {
+		assert_last(&w->of[r], FPISA_MANAGER_JOINED);
+		/* The ranks get no list of aggregators. */
+		if (w->of[r].n > 1)
+			assert_int_equal(w->of[r].inbox[w->of[r].n - 2].type, FPISA_MANAGER_PENDING);
+	}
+}
+
+/* Let the four ranks ask for a job and bind. BIND names the aggregator of each rank's host, or the manager's own. */
+static void bind_on_two_hosts(struct world *w, uint32_t index, uint8_t mode, bool own)
+{
+	for (int r = 0; r < 4; r++)
+		ask_in_mode(w, &w->of[r], index, 1, mode, 64);
+	for (int r = 0; r < 4; r++) {
+		assert_last(&w->of[r], FPISA_MANAGER_BIND);
+		assert_int_equal(ntohl(last(&w->of[r])->bind.address.w[3]), 0x0a000000 + (own ? 0xfe : 1 + r % 2));
+		bound(w, &w->of[r], index, last(&w->of[r])->bind.port, 0);
+	}
+}
+
+/* Check the request for the job of leaf `i`, as the root has it, and return it. */
+static const struct fpisa_manager_make *make_of_leaf(struct world *w, int i, uint32_t number, uint32_t window)
+{
+	const struct told *t = &w->of[AGG + i];
+	const struct fpisa_manager_ranks *ranks = &t->inbox[(t->n - 2) % INBOX].ranks;
+	const struct fpisa_manager_make *o = &last(t)->make;
+
+	assert_last(t, FPISA_MANAGER_MAKE);
+	assert_true(o->workers == 2 && o->rank == i && !o->leaves && o->port == 18000);
+	assert_int_equal(ntohl(o->root.w[3]), 0x0a0000fe);
+	assert_true(o->numbers == 1ull << number && o->spec.window == window);
+	for (int k = 0; k < 2; k++)
+		assert_int_equal(ntohl(ranks->address[k].w[3]), 0x0a000000 + 1 + i);
+	assert_true(ranks->port[0] && ranks->port[0] != ranks->port[1] && !ranks->port[2]);
+	return o;
+}
+
+static void a_tree_of_two_hosts(void **state)
+{
+	struct world *w = world_with_leaves();
+
+	(void)state;
+	gather_on_two_hosts(w, "train");
+	bind_on_two_hosts(w, 0, FPISA_MODE_EXACT, false);
+	assert_true(w->make[0].leaves && w->make[0].workers == 2 && w->make[0].port[1] == 18000);
+	assert_int_equal(ntohl(w->make[0].address[1].w[3]), 0x0a000000 + 2);
+	datapath_turn(w);
+	for (int i = 0; i < 2; i++) {
+		make_of_leaf(w, i, 0, 64);
+		made_there(w, &w->of[AGG + i], 0, 0, "");
+	}
+	for (int r = 0; r < 4; r++) {
+		assert_last(&w->of[r], FPISA_MANAGER_JOB);
+		assert_true(last(&w->of[r])->job.job == 0 && last(&w->of[r])->job.leaf == (r % 2 ? 10 : 5));
+	}
+	/* A job in another mode is at the root alone. */
+	bind_on_two_hosts(w, 1, FPISA_MODE_FPISA, true);
+	assert_true(!w->make[0].leaves && w->make[0].workers == 4);
+	datapath_turn(w);
+	for (int r = 0; r < 4; r++) {
+		assert_last(&w->of[r], FPISA_MANAGER_JOB);
+		assert_true(last(&w->of[r])->job.job == 1 && !last(&w->of[r])->job.leaf);
+	}
+	assert_last(&w->of[AGG], FPISA_MANAGER_MAKE);
+	/* The death of a leaf ends the group. */
+	lose(w, &w->of[AGG + 1]);
+	assert_refused(&w->of[0], FPISA_MANAGER_R_aggregator, "aggregator 10.0.0.2 is gone");
+}
+
+/* A leaf uses the number for another job, then it has fewer slots. The root has no job left over. */
+static void a_tree_is_made_again(void **state)
+{
+	struct world *w = world_with_leaves();
+
+	(void)state;
+	gather_on_two_hosts(w, "train");
+	bind_on_two_hosts(w, 0, FPISA_MODE_EXACT, false);
+	datapath_turn(w);
+	made_there(w, &w->of[AGG], 0, 0, "");
+	make_of_leaf(w, 1, 0, 64);
+	made_there(w, &w->of[AGG + 1], FPISA_MANAGER_R_pool, -ENOENT, "in use");
+	assert_int_equal(jobs_of(w), 0);
+	assert_true(w->make[0].pool == ~1ull);
+	datapath_turn(w);
+	make_of_leaf(w, 0, 1, 64);
+	made_there(w, &w->of[AGG], 1, 0, "");
+	made_there(w, &w->of[AGG + 1], 0, -ENOSPC, "no slots");
+	assert_int_equal(jobs_of(w), 0);
+	assert_int_equal(w->make[0].spec.window, 32);
+	datapath_turn(w);
+	make_of_leaf(w, 0, 1, 32);
+	made_there(w, &w->of[AGG], 1, 0, "");
+	make_of_leaf(w, 1, 1, 32);
+	made_there(w, &w->of[AGG + 1], 1, 0, "");
+	for (int r = 0; r < 4; r++) {
+		assert_last(&w->of[r], FPISA_MANAGER_JOB);
+		assert_int_equal(last(&w->of[r])->job.job, 1);
+		assert_int_equal(last(&w->of[r])->job.spec.window, 32);
+	}
+	assert_int_equal(jobs_of(w), 1);
+	for (int r = 0; r < 4; r++)
+		leave(w, &w->of[r], 0);
+	assert_int_equal(jobs_of(w), 0);
+	assert_last(&w->of[AGG], FPISA_MANAGER_DROP);
+	assert_last(&w->of[AGG + 1], FPISA_MANAGER_DROP);
+}
+
+/* A leaf that creates the job with a smaller window than the root makes the manager create the job again. */
+static void windows_of_a_tree(void **state)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_MADE);
+	struct world *w = world_with_leaves();
+	const struct fpisa_manager_make *o;
+
+	(void)state;
+	gather_on_two_hosts(w, "train");
+	bind_on_two_hosts(w, 0, FPISA_MODE_EXACT, false);
+	datapath_turn(w);
+	o = make_of_leaf(w, 0, 0, 64);
+	msg.made = (struct fpisa_manager_made){.group = o->group, .spec = o->spec};
+	msg.made.spec.window = 16;
+	say(w, &w->of[AGG], &msg);
+	assert_int_equal(w->make[0].spec.window, 16);
+	datapath_turn(w);
+	make_of_leaf(w, 0, 0, 16);
+}
+
+/* Without the key `leaves`, or over IPv6, the same group gets several aggregators. */
+static void no_tree(void **state)
+{
+	struct world *w = world_with_leaves();
+
+	(void)state;
+	w->policy.leaves = false;
+	for (uint32_t r = 0; r < 4; r++)
+		join(w, call(w, (int)r, 1 + r % 2, "key"), "train", r, 4);
+	assert_int_equal(w->of[3].inbox[w->of[3].n - 2].type, FPISA_MANAGER_AGGREGATORS);
+	w = world_with_leaves();
+	for (uint32_t r = 0; r < 4; r++) {
+		struct told *t = call(w, (int)r, 1 + r % 2, "key");
+
+		t->caller.local.w[0] = htonl(0x20010db8);
+		join(w, t, "train", r, 4);
+	}
+	assert_int_equal(w->of[3].inbox[w->of[3].n - 2].type, FPISA_MANAGER_AGGREGATORS);
+}
+
+/* After a restart, leaves without a job of the group need not have kept one. */
+static void a_tree_after_a_restart(void **state)
+{
+	struct world *w = world_with_leaves();
+
+	(void)state;
+	gather_on_two_hosts(w, "train");
+	bind_on_two_hosts(w, 0, FPISA_MODE_FPISA, true);
+	datapath_turn(w);
+	restart(w);
+	assert_int_equal(w->m.group[0].unheld, 1);
+	assert_int_equal(w->m.group[0].record.leaf[1], 2);
+}
+
 static void who_may_not_register(void **state)
 {
 	struct world *w = world_with_aggregators(1);
@@ -1753,6 +1934,11 @@ int main(void)
 		cmocka_unit_test(elements_that_are_given),
 		cmocka_unit_test(weights_follow_rates_and_hosts),
 		cmocka_unit_test(the_only_one_is_another),
+		cmocka_unit_test(a_tree_of_two_hosts),
+		cmocka_unit_test(a_tree_is_made_again),
+		cmocka_unit_test(windows_of_a_tree),
+		cmocka_unit_test(no_tree),
+		cmocka_unit_test(a_tree_after_a_restart),
 		cmocka_unit_test(who_may_not_register),
 		cmocka_unit_test(an_aggregator_dies),
 		cmocka_unit_test(a_job_that_one_cannot_make),

@@ -44,6 +44,11 @@ struct group_record {
 	__u32 elsewhere;	    /* nonzero: the jobs of the group are not on this datapath */
 	__u32 aggregators;	    /* number of aggregators; 0: ranks are still joining */
 	struct fpisa_manager_aggregator aggregator[FPISA_MAX_SHARDS];
+	/*
+	 * Of each rank: index of the aggregator that is its leaf, or 0 if the group does not have a tree. In a tree,
+	 * aggregator 0 is the root, and the others are leaves.
+	 */
+	__u8 leaf[FPISA_MAX_WORKERS];
 	char name[FPISA_MANAGER_NAME];
 	char owner[FPISA_PSK_NAME]; /* name of the group's key; "" without a key */
 	struct fpisa_address address[FPISA_MAX_WORKERS];
@@ -73,6 +78,17 @@ struct manager_counts {
 static inline bool group_gathers(const struct group_record *r)
 {
 	return r->joined != fpisa_manager_all(r->size);
+}
+
+/* Return the ranks of leaf `i` of a group's tree. */
+static inline __u64 group_leaf_ranks(const struct group_record *r, __u32 i)
+{
+	__u64 ranks = 0;
+
+	for (__u32 k = 0; k < r->size; k++)
+		if (r->leaf[k] == i)
+			ranks |= 1ull << k;
+	return ranks;
 }
 
 struct datapath_groups {

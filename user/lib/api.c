@@ -217,7 +217,8 @@ int fpisa_hold_bind(struct fpisa *f, const struct fpisa_aggregator *a, uint16_t 
 	return rc;
 }
 
-void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_key *token)
+void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_key *token, uint64_t here,
+		     uint64_t elsewhere)
 {
 	int rc;
 
@@ -227,6 +228,8 @@ void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_ke
 		FPISA_EACH_SHARD(s, f)
 			s->job = job[s->index];
 		f->token = *token;
+		f->ranks_here = here;
+		f->ranks_elsewhere = elsewhere;
 		rc = fpisa_join_begin(f);
 		if (rc) {
 			fpisa_poison(f, rc);

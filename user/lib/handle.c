@@ -259,7 +259,7 @@ void fpisa_handle_standing(struct fpisa *f, struct fpisa_standing *s)
 		s->tag = r->tag;
 		s->stuck_ns = f->result_ns > f->waiting_ns ? f->result_ns : f->waiting_ns;
 		slot = fpisa_is_held(&f->shared) ? NULL : fpisa_oldest_slot(f, &shard);
-		s->missing = slot ? fpisa_slot_missing(slot) : fpisa_not_joined(f);
+		s->missing = slot ? fpisa_ranks_of(f, fpisa_slot_missing(slot)) : fpisa_not_joined(f);
 	}
 	fpisa_look_away(f, locked);
 }
@@ -285,7 +285,23 @@ uint64_t fpisa_not_joined(const struct fpisa *f)
 
 	FPISA_EACH_SHARD(s, f)
 		ranks |= s->joining.missing;
-	return ranks;
+	return fpisa_ranks_of(f, ranks);
+}
+
+uint64_t fpisa_ranks_of(const struct fpisa *f, uint64_t ranks)
+{
+	uint64_t left = f->ranks_here, of = 0;
+
+	if (!left)
+		return ranks;
+	for (; left; left &= left - 1, ranks >>= 1)
+		of |= ranks & 1 ? left & -left : 0;
+	return of;
+}
+
+uint64_t fpisa_result_ranks(const struct fpisa *f, uint64_t ranks)
+{
+	return fpisa_ranks_of(f, ranks) | f->ranks_elsewhere;
 }
 
 static uint64_t longest_timeout(const struct fpisa *f)

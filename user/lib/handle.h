@@ -68,6 +68,8 @@ struct fpisa {
 	uint32_t job;			    /* number of the job at the first aggregator */
 	struct fpisa_key token;		    /* token of the job; 0: the job has no token */
 	struct fpisa_nh_key nh;
+	/* in the tree of a group: the group's ranks that are the job's ranks, in this order, and those of other leaves */
+	uint64_t ranks_here, ranks_elsewhere;
 	uint64_t timeout_ns;
 	struct fpisa_clock clock; /* the clock of deadlines */
 	/*
@@ -154,6 +156,12 @@ static inline int fpisa_has_result(const struct fpisa *f, uint64_t chunk)
 struct fpisa_window_slot *fpisa_oldest_slot(struct fpisa *f, struct fpisa_shard **s);
 
 uint64_t fpisa_not_joined(const struct fpisa *f); /* return the ranks that an aggregator reports as not joined */
+
+/* Return the ranks of the handle's group that are these ranks of its job. */
+uint64_t fpisa_ranks_of(const struct fpisa *f, uint64_t ranks);
+
+/* Return the ranks of the handle's group in a result that has these ranks of its job. */
+uint64_t fpisa_result_ranks(const struct fpisa *f, uint64_t ranks);
 
 /* Return whether there may be frames that have not been received yet. */
 static inline int fpisa_more(const struct fpisa *f)

@@ -37,10 +37,12 @@ int fpisa_hold_open(struct fpisa **f, const char *peer, const struct fpisa_hold 
 int fpisa_hold_bind(struct fpisa *f, const struct fpisa_aggregator *a, uint16_t local_port);
 
 /*
- * Let the engine join the job of the handle, which has these numbers at the aggregators. If the join fails, the handle
- * fails.
+ * Let the engine join the job of the handle, which has these numbers at the aggregators. In a tree, `here` is the
+ * bitmap of the group's ranks that are the job's ranks, and `elsewhere` that of the others; else both are 0. If the join
+ * fails, the handle fails.
  */
-void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_key *token);
+void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_key *token, uint64_t here,
+		     uint64_t elsewhere);
 
 /* Run one turn of the engine. The caller holds the lock. */
 void fpisa_hold_turn(struct fpisa *f);

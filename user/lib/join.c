@@ -99,7 +99,7 @@ const struct fpisa_shard *fpisa_joins_at(const struct fpisa *f)
 static int no_answer(struct fpisa *f)
 {
 	const struct fpisa_shard *s = fpisa_joins_at(f);
-	const uint64_t missing = s->joining.missing;
+	const uint64_t missing = fpisa_ranks_of(f, s->joining.missing);
 	unsigned int ms = (unsigned int)(f->timeout_ns / 1000000);
 	char names[256], cause[96] = "";
 

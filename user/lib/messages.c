@@ -147,7 +147,8 @@ static void take_job(struct fpisa_link *l, const struct fpisa_manager_job *m)
 	j->state = FPISA_GROUP_JOB_MADE;
 	for (int i = 1; i < FPISA_MAX_SHARDS; i++)
 		number[i] = m->others[i];
-	fpisa_hold_join(j->handle, number, &(struct fpisa_key){m->token, m->token_high});
+	fpisa_hold_join(j->handle, number, &(struct fpisa_key){m->token, m->token_high}, m->leaf,
+			m->leaf ? fpisa_manager_all(l->join.size) & ~m->leaf : 0);
 }
 
 /* Store a part of the list of aggregators. The parts arrive before all ranks have joined, and handles use the list later. */

@@ -182,7 +182,7 @@ static int timed_out(struct fpisa *f)
 	const struct fpisa_window_slot *slot = fpisa_oldest_slot(f, &s);
 	char names[256];
 
-	f->missing = fpisa_slot_missing(slot);
+	f->missing = fpisa_ranks_of(f, fpisa_slot_missing(slot));
 	if (slot->above)
 		fpisa_fail(-ETIMEDOUT,
 			   "%s: job %u: other leaves of the tree sent nothing for chunk %llu of call %u in %u ms; see "

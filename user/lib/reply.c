@@ -138,7 +138,7 @@ static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, co
 		return 0;
 	}
 	if (f->all_ranks && lacks_ranks(f, h))
-		return refuse_fewer(s, r, absent(f, h));
+		return refuse_fewer(s, r, fpisa_ranks_of(f, absent(f, h)));
 	f->result_ns = now;
 	fpisa_request_deliver(r, offset, values, values + fpisa_payload_bytes(f->format, 0));
 	r->flags |= h->result_flags | (r->ranks && r->ranks != h->bitmap ? FPISA_RESULT_MIXED_RANKS : 0) |
@@ -149,7 +149,7 @@ static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, co
 	check_gso(s, slot);
 	fpisa_window_answered(&s->window, slot, &answer, f->resumed_ns, now);
 	if (!--r->left && r->ranks_to)
-		*r->ranks_to = r->ranks;
+		*r->ranks_to = fpisa_result_ranks(f, r->ranks);
 	fpisa_requests_complete(f);
 	if (f->on_chunk) {
 		struct fpisa_chunk c = {

@@ -40,7 +40,7 @@ void fpisa_request_place(struct fpisa_request *r)
 	r->chunks = (r->count + f->hello.elements - 1) / f->hello.elements;
 	r->left = r->chunks;
 	if (!r->left && r->ranks_to)
-		*r->ranks_to = ~0ull >> (64 - f->hello.workers);
+		*r->ranks_to = fpisa_result_ranks(f, ~0ull >> (64 - f->hello.workers));
 	r->call = f->calls++;
 	r->mode = f->hello.mode;
 	r->digest = fpisa_digest(f->digest, FPISA_CALL_ALLREDUCE, f->hello.format, r->op, r->operand, r->count, r->tag);

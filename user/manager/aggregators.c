@@ -8,6 +8,7 @@
 #include "aggregators.h"
 #include "cli/options.h"
 #include "jobs.h"
+#include "leaves.h"
 #include "lib/base/address.h"
 #include "members.h"
 #include "plan/shares.h"
@@ -238,34 +239,57 @@ void manager_aggregators_tick(struct manager *m)
 
 /* -- choosing --------------------------------------------------------------------- */
 
-static bool is_of_rank(const struct manager_group *g, const struct fpisa_address *host)
+/* Return the group's ranks on this host. */
+static __u64 ranks_of_host(const struct manager_group *g, const struct fpisa_address *host)
 {
+	__u64 ranks = 0;
+
 	for (__u32 r = 0; r < g->record.size; r++)
 		if (fpisa_same_address(&g->record.address[r], host))
-			return true;
-	return false;
+			ranks |= 1ull << r;
+	return ranks;
 }
 
-/* List the aggregators to choose from: this datapath, and all that are connected. Return how many. */
-static __u32 candidates(const struct manager *m, const struct manager_group *g, struct fpisa_manager_aggregator *at,
-			struct shares_host *h)
+/* Return the group's ranks on the host of this datapath. */
+static __u64 ranks_here(const struct manager_group *g)
 {
-	__u32 n = 1;
+	__u64 ranks = 0;
 
-	at[0] = (struct fpisa_manager_aggregator){.address = g->record.local, .port = m->aggregator_port};
-	h[0] = (struct shares_host){.bits = m->ops->rate(m->arg, &g->record)};
 	for (__u32 r = 0; r < g->record.size; r++)
-		h[0].colocated |= g->caller[r]->here;
+		if (g->caller[r]->here)
+			ranks |= 1ull << r;
+	return ranks;
+}
+
+/* Aggregators to choose from. The first is this datapath. */
+struct candidates {
+	__u32 n;
+	struct fpisa_manager_aggregator at[1 + AGGREGATORS];
+	struct shares_host shares[1 + AGGREGATORS];
+	struct leaves_host leaves[1 + AGGREGATORS];
+};
+
+static void add_candidate(struct candidates *c, const struct fpisa_address *address, __u32 port, __u32 rate, __u64 ranks)
+{
+	c->at[c->n] = (struct fpisa_manager_aggregator){.address = *address, .port = (__u16)port};
+	c->shares[c->n] = (struct shares_host){.bits = rate, .colocated = ranks != 0};
+	c->leaves[c->n++] = (struct leaves_host){.bits = rate, .ranks = ranks};
+}
+
+/* List the aggregators to choose from: this datapath, and all that are connected. */
+static void list_candidates(const struct manager *m, const struct manager_group *g, struct candidates *c)
+{
+	c->n = 0;
+	add_candidate(c, &g->record.local, m->aggregator_port, m->ops->rate(m->arg, &g->record), ranks_here(g));
 	for (int i = 0; i < AGGREGATORS; i++) {
 		const struct manager_aggregator *a = &m->aggregator[i];
+		const struct aggregator_record *r = &a->record;
 
 		if (!a->caller || m->now_ms < a->not_before_ms ||
-		    (fpisa_same_address(&a->record.address, &at[0].address) && a->record.port == at[0].port))
+		    (fpisa_same_address(&r->address, &c->at[0].address) && r->port == c->at[0].port))
 			continue;
-		at[n] = (struct fpisa_manager_aggregator){.address = a->record.address, .port = (__u16)a->record.port};
-		h[n++] = (struct shares_host){.bits = a->record.rate, .colocated = is_of_rank(g, &a->record.host)};
+		add_candidate(c, &r->address, r->port, r->rate, ranks_of_host(g, &r->host));
 	}
-	return n;
 }
 
 /* Return the rate of the slowest rank, or 0 if no rank knows its rate. */
@@ -349,29 +373,57 @@ static void tell_list(struct manager *m, struct manager_group *g)
 	}
 }
 
-void manager_choose(struct manager *m, struct manager_group *g)
+/* Choose a tree, if the policy allows trees and there is one. */
+static bool choose_tree(struct manager *m, struct manager_group *g, const struct candidates *c)
 {
-	struct fpisa_manager_aggregator at[1 + AGGREGATORS];
-	struct shares_host h[1 + AGGREGATORS];
-	__u32 n = candidates(m, g, at, h);
+	struct leaves_tree t;
+
+	/* The datapath does not support trees over IPv6. */
+	if (!m->policy->leaves || !fpisa_is_ipv4(&g->record.local) ||
+	    !leaves_choose(c->leaves, c->n, g->record.size, &t))
+		return false;
+	for (__u32 i = 0; i < t.n; i++) {
+		g->record.aggregator[i] = c->at[t.host[i]];
+		g->record.aggregator[i].weight = 1;
+		g->record.elsewhere &= t.host[i] != 0;
+	}
+	g->record.aggregators = t.n;
+	memcpy(g->record.leaf, t.leaf, sizeof(t.leaf));
+	return true;
+}
+
+/* Choose the aggregators that share each vector. */
+static void choose_shares(struct manager *m, struct manager_group *g, struct candidates *c)
+{
 	struct shares s;
 	double bits;
 	bool known;
 
-	bits = fill_rates(g, h, n, &known);
-	s = solve(g->record.size, bits, h, n);
-	g->record.elsewhere = !h[0].weight;
-	g->record.aggregators = 0;
-	memset(g->record.aggregator, 0, sizeof(g->record.aggregator));
-	for (__u32 i = 0; i < n; i++) {
-		if (!h[i].weight)
+	bits = fill_rates(g, c->shares, c->n, &known);
+	s = solve(g->record.size, bits, c->shares, c->n);
+	g->record.elsewhere = !c->shares[0].weight;
+	for (__u32 i = 0; i < c->n; i++) {
+		if (!c->shares[i].weight)
 			continue;
-		at[i].weight = (__u16)h[i].weight;
-		g->record.aggregator[g->record.aggregators++] = at[i];
+		c->at[i].weight = (__u16)c->shares[i].weight;
+		g->record.aggregator[g->record.aggregators++] = c->at[i];
 	}
 	if (known)
 		say_bound(m, g, &s, bits);
 	tell_list(m, g);
+}
+
+void manager_choose(struct manager *m, struct manager_group *g)
+{
+	struct candidates c;
+
+	list_candidates(m, g, &c);
+	g->record.elsewhere = 1;
+	g->record.aggregators = 0;
+	memset(g->record.aggregator, 0, sizeof(g->record.aggregator));
+	memset(g->record.leaf, 0, sizeof(g->record.leaf));
+	if (!choose_tree(m, g, &c))
+		choose_shares(m, g, &c);
 }
 
 /* -- messages of aggregators -------------------------------------------------------- */

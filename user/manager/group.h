@@ -31,8 +31,13 @@ struct manager_caller {
 /* A job that the datapath is to make; manager_made() gets the answer. */
 struct manager_make {
 	__u32 place, index;
-	__u64 id;   /* id of the group */
-	__u64 pool; /* bitmap of the numbers that the job may get */
+	__u64 id;    /* id of the group */
+	__u64 pool;  /* bitmap of the numbers that the job may get */
+	bool leaves; /* the job is the root of a tree, and its workers are the leaves */
+	/* of a leaf: address and UDP port of its parent, whose job has the same number, and the leaf's rank there */
+	struct fpisa_address parent;
+	__u16 parent_port;
+	__u32 parent_rank;
 	__u64 token;
 	struct fpisa_address local;
 	__u32 workers;
@@ -77,6 +82,7 @@ struct manager_group_job {
 	__u32 window;	    /* window of the current attempt */
 	__u16 elements;	    /* in a frame, if the ranks did not give them and an aggregator has a small MTU; else 0 */
 	__u32 halved;	    /* halvings of the window at the present aggregator, which had no room */
+	__u64 used;	    /* numbers that the jobs of a tree cannot have, because a leaf uses them for another job */
 	int tries;	    /* attempts to find free ports */
 	__u32 next_port;    /* first port that has not been tried */
 	__u64 making_ms;    /* when the manager began to create the job */

@@ -185,16 +185,18 @@ static bool own_ports(const struct manager *m, const struct manager_group *g, __
 
 static void tell_bind(struct manager *m, struct manager_group *g, __u32 index, __u64 ranks)
 {
-	const struct fpisa_manager_aggregator *first = &g->record.aggregator[0];
+	const bool tree = manager_is_tree(g, index);
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_BIND);
 
 	for (__u32 r = 0; r < g->record.size; r++) {
+		const struct fpisa_manager_aggregator *a = &g->record.aggregator[tree ? g->record.leaf[r] : 0];
+
 		if (!(ranks >> r & 1))
 			continue;
 		msg.bind = (struct fpisa_manager_bind){.index = index,
 						       .port = g->record.job[index].port[r],
-						       .address = first->address,
-						       .aggregator = first->port};
+						       .address = a->address,
+						       .aggregator = a->port};
 		manager_tell(m, g, 1ull << r, &msg);
 	}
 }
@@ -335,7 +337,15 @@ static void tell_job(struct manager *m, struct manager_group *g, __u32 index, __
 					     .token = record->token,
 					     .token_high = record->token_high,
 					     .spec = record->made};
-	for (__u32 i = 1; i < g->record.aggregators; i++)
+	if (manager_is_tree(g, index)) {
+		/* The job has the same number at all aggregators. */
+		for (__u32 i = 1; i < g->record.aggregators; i++) {
+			msg.job.leaf = group_leaf_ranks(&g->record, i);
+			manager_tell(m, g, ranks & msg.job.leaf, &msg);
+		}
+		return;
+	}
+	for (__u32 i = 1; i < manager_aggregators_of(g, index); i++)
 		msg.job.others[i] = record->at[i];
 	manager_tell(m, g, ranks, &msg);
 }
@@ -359,6 +369,26 @@ static void end_making(struct manager *m, struct manager_group *g, __u32 index)
 	manager_record(m, g);
 }
 
+/*
+ * Create the job again from the first aggregator on. An agent deletes the job that it has created; this function deletes
+ * this datapath's job.
+ */
+static void make_again(struct manager *m, struct manager_group *g, __u32 index)
+{
+	struct group_job *record;
+	struct manager_group_job *j = job_of(g, index, &record);
+
+	for (__u32 i = 0; i < j->at; i++) {
+		if (!(j->there >> i & 1) || !manager_is_own(m, g, i))
+			continue;
+		m->ops->remove(m->arg, record->number, record->token);
+		j->there &= ~(1u << i);
+	}
+	j->at = 0;
+	j->halved = 0;
+	make(m, g, index);
+}
+
 static void take_number(struct manager *m, struct manager_group *g, __u32 index, const struct manager_made *made)
 {
 	struct group_job *record;
@@ -375,7 +405,11 @@ static void take_number(struct manager *m, struct manager_group *g, __u32 index,
 	j->halved = 0;
 	if (j->reason) {
 		end_making(m, g, index);
-	} else if (j->at < g->record.aggregators) {
+	} else if (manager_is_tree(g, index) && made->spec.window < record->made.window) {
+		/* The windows of a tree are equal, and a leaf has no more slots. */
+		j->window = made->spec.window;
+		make_again(m, g, index);
+	} else if (j->at < manager_aggregators_of(g, index)) {
 		make(m, g, index);
 	} else {
 		m->count.jobs++;
@@ -406,27 +440,6 @@ static enum fpisa_manager_reason reason_of(const struct manager_made *made)
 				      FPISA_MANAGER_R_datapath;
 }
 
-/*
- * Make the job again with fewer elements in a frame, because an aggregator after the first cannot carry more. An agent
- * deletes the job that it has made; this function deletes this datapath's job.
- */
-static void make_smaller(struct manager *m, struct manager_group *g, __u32 index, __u16 elements)
-{
-	struct group_job *record;
-	struct manager_group_job *j = job_of(g, index, &record);
-
-	for (__u32 i = 0; i < j->at; i++) {
-		if (!(j->there >> i & 1) || !manager_is_own(m, g, i))
-			continue;
-		m->ops->remove(m->arg, record->number, record->token);
-		j->there &= ~(1u << i);
-	}
-	j->elements = elements;
-	j->at = 0;
-	j->halved = 0;
-	make(m, g, index);
-}
-
 /* Return whether the ranks left the elements to the aggregators, and fewer fit here than at the first aggregator. */
 static bool fits_smaller(const struct manager_group *g, __u32 index, const struct manager_made *made)
 {
@@ -436,22 +449,52 @@ static bool fits_smaller(const struct manager_group *g, __u32 index, const struc
 	       made->spec.elements < record->made.elements;
 }
 
+/* Have the present aggregator create the job with half the window. All windows of a tree are equal. */
+static void halve(struct manager *m, struct manager_group *g, __u32 index)
+{
+	struct manager_group_job *j = &g->job[index];
+
+	if (manager_is_tree(g, index) && j->at) {
+		j->window /= 2;
+		make_again(m, g, index);
+		return;
+	}
+	j->halved++;
+	make(m, g, index);
+}
+
+/* Try again to create a job that an aggregator could not create, in another way. Return false if there is none. */
+static bool make_otherwise(struct manager *m, struct manager_group *g, __u32 index, const struct manager_made *made)
+{
+	struct group_job *record;
+	struct manager_group_job *j = job_of(g, index, &record);
+
+	if (made->err == -ENOSPC && j->window >> j->halved >= 2 * FPISA_MANAGER_LEAST_WINDOW) {
+		halve(m, g, index);
+		return true;
+	}
+	if (fits_smaller(g, index, made)) {
+		/* An aggregator after the first cannot carry as many elements in a frame. */
+		j->elements = made->spec.elements;
+		make_again(m, g, index);
+		return true;
+	}
+	if (manager_is_tree(g, index) && j->at && made->err == -ENOENT && made->reason == FPISA_MANAGER_R_pool) {
+		/* A leaf uses the number for another job. */
+		j->used |= 1ull << record->at[0];
+		make_again(m, g, index);
+		return true;
+	}
+	return false;
+}
+
 static void take_failure(struct manager *m, struct manager_group *g, __u32 index, const struct manager_made *made)
 {
 	struct manager_group_job *j = &g->job[index];
-	__u32 least = FPISA_MANAGER_LEAST_WINDOW;
 	char name[AGGREGATOR_TEXT];
 
-	if (!j->reason && made->err == -ENOSPC && j->window >> j->halved >= 2 * least && !g->record.gone &&
-	    !g->record.left) {
-		j->halved++;
-		make(m, g, index);
+	if (!j->reason && !g->record.gone && !g->record.left && make_otherwise(m, g, index, made))
 		return;
-	}
-	if (!j->reason && fits_smaller(g, index, made) && !g->record.gone && !g->record.left) {
-		make_smaller(m, g, index, made->spec.elements);
-		return;
-	}
 	if (!j->reason) {
 		name_aggregator(g, j->at, name);
 		refuse_job(m, g, index, reason_of(made), 0, "group %s: %s%s", g->record.name, name, made->text);
@@ -473,10 +516,15 @@ void manager_made_at(struct manager *m, __u32 i, const struct manager_made *made
 	manager_end_if_empty(m, g);
 }
 
-/* Take the answer of this datapath. If it is in a group's list of aggregators, it is the first. */
+/* Take the answer of this datapath, which a tree may have as a leaf. */
 void manager_made(struct manager *m, const struct manager_made *made)
 {
-	manager_made_at(m, 0, made);
+	const struct manager_group *g = &m->group[made->place];
+	__u32 i = 0;
+
+	while (i + 1 < g->record.aggregators && !manager_is_own(m, g, i))
+		i++;
+	manager_made_at(m, i, made);
 }
 
 void manager_not_made(struct manager *m, struct manager_group *g, __u32 i, const char *why)
@@ -601,14 +649,14 @@ void manager_restore_jobs(struct manager_group *g)
 			memset(record, 0, sizeof(*record));
 			continue;
 		}
-		g->unheld = ~0u;
+		g->unheld |= (__u32)((1ull << manager_aggregators_of(g, (__u32)k)) - 1);
 		j->state = FPISA_GROUP_JOB_MADE;
 		j->reason = record->refused;
 		if (j->reason)
 			snprintf(j->text, sizeof(j->text),
 				 "group %s: job %d was refused before the manager was restarted", g->record.name, k);
 		j->asked = fpisa_manager_all(g->record.size);
-		j->at = g->record.aggregators;
+		j->at = manager_aggregators_of(g, (__u32)k);
 		j->window = record->made.window;
 	}
 }

@@ -33,6 +33,7 @@ enum {
 	OPT_RATE,
 	OPT_AGGREGATOR_KEYS,
 	OPT_COLOCATED,
+	OPT_LEAVES,
 };
 
 const struct option manager_options[] = {{"key-file", required_argument, NULL, OPT_KEY_FILE},
@@ -56,6 +57,7 @@ const struct option manager_options[] = {{"key-file", required_argument, NULL, O
 					 {"rate", required_argument, NULL, OPT_RATE},
 					 {"aggregator-keys", required_argument, NULL, OPT_AGGREGATOR_KEYS},
 					 {"colocated", required_argument, NULL, OPT_COLOCATED},
+					 {"leaves", no_argument, NULL, OPT_LEAVES},
 					 {0}};
 
 const struct option manager_key_options[] = {{"groups", required_argument, NULL, OPT_KEY_GROUPS},
@@ -318,6 +320,9 @@ int manager_option(struct manager_policy *p, int opt, const char *arg)
 		return 0;
 	case OPT_WITHOUT_KEY:
 		p->without_key = true;
+		return 0;
+	case OPT_LEAVES:
+		p->leaves = true;
 		return 0;
 	case OPT_USER:
 		p->user = arg;

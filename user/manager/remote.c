@@ -2,6 +2,7 @@
 /* Messages of the manager to aggregators of other hosts; remote.h has the contracts. */
 #include <string.h>
 
+#include "members.h"
 #include "remote.h"
 
 struct manager_aggregator *manager_aggregator(struct manager *m, const struct fpisa_address *address, __u32 port)
@@ -15,6 +16,18 @@ struct manager_aggregator *manager_aggregator(struct manager *m, const struct fp
 struct manager_aggregator *manager_aggregator_of(struct manager *m, const struct manager_group *g, __u32 i)
 {
 	return manager_aggregator(m, &g->record.aggregator[i].address, g->record.aggregator[i].port);
+}
+
+bool manager_is_tree(const struct manager_group *g, __u32 index)
+{
+	const struct fpisa_manager_spec *s = &g->record.job[index].asked;
+
+	return g->record.leaf[0] && manager_is_exact(s) && s->pipeline != FPISA_PIPELINE_STAGED;
+}
+
+__u32 manager_aggregators_of(const struct manager_group *g, __u32 index)
+{
+	return g->record.leaf[0] && !manager_is_tree(g, index) ? 1 : g->record.aggregators;
 }
 
 bool manager_is_own(const struct manager *m, const struct manager_group *g, __u32 i)
@@ -48,10 +61,43 @@ static void send_make(struct manager *m, const struct manager_group *g, const st
 					       .token_high = g->record.job[o->index].token_high,
 					       .index = o->index,
 					       .workers = o->workers,
-					       .spec = o->spec};
+					       .spec = o->spec,
+					       .leaves = o->leaves,
+					       .rank = (__u8)o->parent_rank,
+					       .port = o->parent_port,
+					       .root = o->parent,
+					       .numbers = o->pool};
 	memcpy(msg.make.name, g->record.name, sizeof(msg.make.name));
 	memcpy(msg.make.owner, g->record.owner, sizeof(g->record.owner));
 	m->ops->send(m->arg, to, &msg);
+}
+
+static void add_rank(struct manager_make *o, const struct fpisa_address *address, __u16 port)
+{
+	o->address[o->workers] = *address;
+	o->port[o->workers++] = port;
+}
+
+/* Fill in the ranks of aggregator `i`: leaves of a root, ranks of a leaf, or all ranks. */
+static void fill_ranks(const struct manager_group *g, __u32 index, __u32 i, struct manager_make *o)
+{
+	const struct fpisa_manager_aggregator *a = g->record.aggregator;
+	const struct group_job *record = &g->record.job[index];
+	const bool tree = manager_is_tree(g, index);
+
+	for (__u32 k = 1; tree && !i && k < g->record.aggregators; k++)
+		add_rank(o, &a[k].address, a[k].port);
+	for (__u32 r = 0; (!tree || i) && r < g->record.size; r++)
+		if (!tree || g->record.leaf[r] == i)
+			add_rank(o, &g->record.address[r], record->port[r]);
+	o->leaves = tree && !i;
+	o->pool &= ~g->job[index].used;
+	if (!tree || !i)
+		return;
+	o->parent = a[0].address;
+	o->parent_port = a[0].port;
+	o->parent_rank = i - 1;
+	o->pool = 1ull << record->at[0];
 }
 
 bool manager_make_at(struct manager *m, struct manager_group *g, __u32 index, __u32 i, __u32 window)
@@ -62,10 +108,10 @@ bool manager_make_at(struct manager *m, struct manager_group *g, __u32 index, __
 		.place = (__u32)(g - m->group),
 		.index = index,
 		.id = g->record.id,
-		.pool = m->policy->jobs,
+		/* Agents choose among the numbers of their own policies. */
+		.pool = manager_is_own(m, g, i) ? m->policy->jobs : ~0ull,
 		.token = record->token,
 		.local = g->record.local,
-		.workers = g->record.size,
 		/* The other aggregators' jobs are like the first aggregator's job. */
 		.spec = i ? record->made : record->asked,
 	};
@@ -74,8 +120,7 @@ bool manager_make_at(struct manager *m, struct manager_group *g, __u32 index, __
 	if (!i && g->job[index].elements)
 		o.spec.elements = g->job[index].elements;
 	o.spec.fanout = record->asked.fanout;
-	memcpy(o.address, g->record.address, sizeof(o.address));
-	memcpy(o.port, record->port, sizeof(o.port));
+	fill_ranks(g, index, i, &o);
 	if (manager_is_own(m, g, i))
 		m->ops->make(m->arg, &o);
 	else if (a && a->caller)

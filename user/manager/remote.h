@@ -14,6 +14,12 @@ struct manager_aggregator *manager_aggregator_of(struct manager *m, const struct
 /* Return whether the group's aggregator i is this datapath. */
 bool manager_is_own(const struct manager *m, const struct manager_group *g, __u32 i);
 
+/* Return whether the group's job of this index is a tree. A group with a tree has its other jobs at the root alone. */
+bool manager_is_tree(const struct manager_group *g, __u32 index);
+
+/* Return how many of the group's aggregators have this job. */
+__u32 manager_aggregators_of(const struct manager_group *g, __u32 index);
+
 /*
  * Have the group's aggregator i create the job of this index with this window; manager_made_at() gets the answer.
  * Return false if the aggregator is gone.

@@ -105,7 +105,6 @@ static void take_ranks(struct agent_jobs *a, const struct fpisa_manager_ranks *r
 
 static void fill_record(const struct agent_jobs *a, struct agent_group *g, const struct fpisa_manager_make *m)
 {
-	struct group_job *j = &g->next[m->index];
 	struct group_record *r = &g->record;
 
 	if (!r->since)
@@ -117,9 +116,28 @@ static void fill_record(const struct agent_jobs *a, struct agent_group *g, const
 	memcpy(r->name, m->name, sizeof(r->name));
 	snprintf(r->owner, sizeof(r->owner), "%.*s", (int)sizeof(r->owner) - 1, m->owner);
 	memcpy(r->address, g->address, sizeof(r->address));
-	*j = (struct group_job){
-		.state = FPISA_GROUP_JOB_MAKING, .token = m->token, .token_high = m->token_high, .asked = m->spec};
-	memcpy(j->port, g->port, sizeof(j->port));
+}
+
+/* Store the job that the helper is to create. */
+static void fill_next(const struct agent_jobs *a, struct agent_group *g, const struct fpisa_manager_make *m)
+{
+	struct manager_make *o = &g->next[m->index];
+
+	*o = (struct manager_make){.place = place_of(a, g),
+				   .index = m->index,
+				   .id = m->group,
+				   .pool = a->pool & m->numbers,
+				   .leaves = m->leaves,
+				   .parent = m->root,
+				   .parent_port = m->port,
+				   .parent_rank = m->rank,
+				   .token = m->token,
+				   .local = a->local,
+				   .workers = m->workers,
+				   .spec = m->spec};
+	memcpy(o->address, g->address, sizeof(o->address));
+	memcpy(o->port, g->port, sizeof(o->port));
+	g->token_high[m->index] = m->token_high;
 }
 
 /* Let the helper create the next job of this index. Remove the earlier job, which was for another manager. */
@@ -130,21 +148,16 @@ static void make(struct agent_jobs *a, struct agent_group *g, __u32 index)
 
 	if (j->state == FPISA_GROUP_JOB_MADE)
 		remove_job(a, j);
-	*j = g->next[index];
-	g->next[index] = (struct group_job){.state = FPISA_GROUP_JOB_NONE};
+	q.make = g->next[index];
+	g->next[index].workers = 0;
+	*j = (struct group_job){.state = FPISA_GROUP_JOB_MAKING,
+				.token = q.make.token,
+				.token_high = g->token_high[index],
+				.asked = q.make.spec};
+	memcpy(j->port, q.make.port, sizeof(j->port));
 	record(a, g);
-	q.make = (struct manager_make){.place = q.place,
-				       .index = index,
-				       .id = g->record.id,
-				       .pool = a->pool,
-				       .token = j->token,
-				       .local = a->local,
-				       .workers = g->record.size,
-				       .spec = j->asked};
 	while (q.make.spec.window > a->slots)
 		q.make.spec.window /= 2;
-	memcpy(q.make.address, g->record.address, sizeof(q.make.address));
-	memcpy(q.make.port, j->port, sizeof(q.make.port));
 	g->making |= 1u << index;
 	a->ops->ask(a->arg, &q);
 }
@@ -168,6 +181,7 @@ static void take_make(struct agent_jobs *a, const struct fpisa_manager_make *m)
 		return;
 	}
 	fill_record(a, g, m);
+	fill_next(a, g, m);
 	if (!(g->making >> m->index & 1))
 		make(a, g, m->index);
 }
@@ -192,7 +206,7 @@ void agent_made(struct agent_jobs *a, const struct manager_made *made)
 	}
 	if (g->over) {
 		drop(a, g);
-	} else if (g->next[made->index].state) {
+	} else if (g->next[made->index].workers) {
 		make(a, g, made->index);
 	} else {
 		record(a, g);

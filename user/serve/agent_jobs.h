@@ -21,8 +21,9 @@ struct agent_group {
 	bool over; /* the manager has dropped the group while a job is being created */
 	struct fpisa_address address[FPISA_MAX_WORKERS]; /* addresses of the ranks from RANKS, for the next MAKE */
 	__u16 port[FPISA_MAX_WORKERS];
-	/* job to create after the earlier job of the same index; state 0: none */
-	struct group_job next[FPISA_MANAGER_JOBS];
+	/* job to create after the earlier job of the same index; workers 0: none */
+	struct manager_make next[FPISA_MANAGER_JOBS];
+	__u64 token_high[FPISA_MANAGER_JOBS]; /* of these jobs */
 };
 
 /* The state of the agent. Zero the structure, then set ops, arg, local, pool and slots. */

@@ -105,7 +105,7 @@ static int check_make(struct helper_state *w, const struct manager_make *o, stru
 
 	if (o->place >= GROUPS || o->index >= FPISA_MANAGER_JOBS || !o->workers || o->workers > FPISA_MAX_WORKERS ||
 	    o->spec.format >= FPISA_FORMAT_END || o->spec.mode >= FPISA_MODE_END || !o->spec.window ||
-	    o->spec.window > w->policy->slots)
+	    o->spec.window > w->policy->slots || o->parent_rank >= FPISA_MAX_WORKERS)
 		return refuse(-EACCES, "the network process may not request this job; please report this bug");
 	err = datapath_group_get(&w->groups, o->place, r);
 	if (err)
@@ -151,6 +151,15 @@ static void fill_spec(const struct manager_make *o, const struct group_job *reco
 			continue;
 		s->dev[r] = (char *)"lo";
 		s->job.fanout = FPISA_FANOUT_UNICAST;
+	}
+	if (o->leaves) {
+		s->job.flags |= FPISA_JOB_LEAVES;
+		s->job.fanout = FPISA_FANOUT_UNICAST;
+	}
+	if (fpisa_is_address(&o->parent)) {
+		s->job.flags |= FPISA_JOB_LEAF;
+		s->job.parent = (struct fpisa_rank){.addr = o->parent, .port = htons(o->parent_port)};
+		s->job.parent_rank = o->parent_rank;
 	}
 	unicast = s->job.fanout || (o->spec.fanout ? o->spec.fanout == FPISA_FANOUT_UNICAST : policy->unicast);
 	s->job.fanout = unicast ? FPISA_FANOUT_UNICAST : 0;

@@ -133,7 +133,10 @@ struct json_object *aggregator_json(const struct aggregator_record *r)
 	return o;
 }
 
-/* Return the group's shares, including the share of the manager's own datapath. */
+/*
+ * Return the group's shares, including the share of the manager's own datapath. In a tree, the first aggregator is the
+ * root, and the others, the leaves, have the ranks of their hosts.
+ */
 static struct json_object *shares_json(const struct group_record *r)
 {
 	struct json_object *list = json_object_new_array();
@@ -145,6 +148,8 @@ static struct json_object *shares_json(const struct group_record *r)
 		json_add_string(o, "address", address_text(r->aggregator[i].address, a));
 		json_add_number(o, "port", r->aggregator[i].port);
 		json_add_number(o, "weight", r->aggregator[i].weight);
+		if (r->leaf[0])
+			json_object_object_add(o, "ranks", ranks_json(group_leaf_ranks(r, i)));
 		json_object_array_add(list, o);
 	}
 	return list;

@@ -132,7 +132,7 @@ static int job_valid(const struct fpisa_manager_job *j)
 	for (int i = 0; i < FPISA_MAX_SHARDS; i++)
 		if (j->others[i] >= FPISA_MAX_JOBS)
 			return 0;
-	return j->index < FPISA_MANAGER_JOBS && j->job < FPISA_MAX_JOBS && j->token && !j->others[0] &&
+	return j->index < FPISA_MANAGER_JOBS && j->job < FPISA_MAX_JOBS && j->token && !j->others[0] && !j->zero &&
 	       spec_valid(&j->spec, 1);
 }
 
@@ -172,11 +172,20 @@ static int ranks_valid(const struct fpisa_manager_ranks *r)
 	return 1;
 }
 
+/* Return whether the job has a place in a tree that there is, or none. */
+static int tree_valid(const struct fpisa_manager_make *m)
+{
+	const int leaf = fpisa_is_address(&m->root);
+
+	return m->leaves <= 1 && !(leaf && m->leaves) && leaf == !!m->port && m->rank < FPISA_MAX_WORKERS &&
+	       (leaf || !m->rank);
+}
+
 static int make_valid(const struct fpisa_manager_make *m)
 {
 	return m->group && m->token && m->index < FPISA_MANAGER_JOBS && m->workers && m->workers <= FPISA_MAX_WORKERS &&
-	       spec_valid(&m->spec, 0) && m->spec.window && !m->zero && fpisa_manager_name_valid(m->name) &&
-	       (!*m->owner || fpisa_manager_name_valid(m->owner));
+	       spec_valid(&m->spec, 0) && m->spec.window && m->numbers && tree_valid(m) &&
+	       fpisa_manager_name_valid(m->name) && (!*m->owner || fpisa_manager_name_valid(m->owner));
 }
 
 /* Return whether an answer with an error has no values except the elements that fit. */

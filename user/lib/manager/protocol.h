@@ -148,6 +148,8 @@ struct fpisa_manager_job {
 	struct fpisa_manager_spec spec; /* parameters of the job, without defaults */
 	/* numbers of the job at the other aggregators of the group, from the second aggregator on */
 	__u8 others[FPISA_MAX_SHARDS];
+	__u32 zero;
+	__u64 leaf; /* in a tree: ranks of the group that have this leaf, which are the job's ranks in this order; else 0 */
 };
 
 struct fpisa_manager_aggregator {
@@ -189,7 +191,11 @@ struct fpisa_manager_make {
 	__u64 token, token_high;
 	__u32 index, workers;
 	struct fpisa_manager_spec spec; /* parameters of the job; the window is not 0 */
-	__u32 zero;
+	__u8 leaves;			/* 1: the job is the root of a tree, and its ranks are leaves */
+	__u8 rank;			/* of a leaf: its rank at the root */
+	__u16 port;			/* of a leaf: UDP port of the root; else 0 */
+	struct fpisa_address root;	/* of a leaf: address of the root; else ::: */
+	__u64 numbers;			/* bitmap of the numbers that the job may get */
 	char name[FPISA_MANAGER_NAME];	/* name of the group */
 	char owner[FPISA_MANAGER_NAME]; /* name of the group's key; "": no key */
 };

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Groups with `leaves = yes` over real XDP. Two hosts have four ranks each and an aggregator, which adds up the contributions of its host.
+The root is on a host of its own."""
+import errno
+import fractions
+import json
+import os
+import random
+import signal
+import struct
+import time
+
+import pytest
+
+import mpi as mpis
+from aggregators import Switched, pins
+from bits import check_call
+from groups import Groups
+from lab import FPISA, PIN, TOP, draw_seed, end, once_within, wait_until
+from rationals import EXACT
+
+EHOSTDOWN = 112
+HOSTS, EACH = 2, 4
+RANKS = HOSTS * EACH
+MODE_EXACT = 4
+PINS = f"/run/leaves-{os.getpid()}"  # a BPF filesystem for the aggregators other than the manager's
+FRAME = 14 + 20 + 8 + 76  # headers: Ethernet, IPv4, UDP, FPISA
+CALLS = "f1", "d1", "f1000", "d777", "F4096", "D100", "f65537"
+pytestmark = pytest.mark.together
+
+
+class Site(Switched):
+    """The manager and its datapath at 10.98.0.1, another aggregator without ranks at .2, and hosts with ranks at .11 and .12"""
+
+    def __init__(self):
+        super().__init__()
+        self.address = "10.98.0.1"
+        self.agg = self.host(self.address, "m0")
+        self.other = self.host("10.98.0.2", "a0")
+        self.addresses = [f"10.98.0.{11 + i}" for i in range(HOSTS)]
+        self.worker = [self.host(address, f"w{i}") for i, address in enumerate(self.addresses)]
+        for host in self.worker:
+            host.ip("link set lo up")
+        self.fpisa("load", "eth0")
+
+    def bytes_of(self, i):
+        """Return the bytes that host i has sent over its link."""
+        return json.loads(self.worker[i].run("ip", "-j", "-s", "link", "show", "eth0"))[0]["stats64"]["tx"]["bytes"]
+
+
+class Leaves(Groups):
+    """The manager, and `fpisa serve` on the other hosts"""
+
+    def __init__(self, net, folder):
+        super().__init__(net, folder, "aggregator-keys = train", "leaves = yes")
+        self.agents = []
+        self.agent_config = os.path.join(folder, "agent.conf")
+        with open(self.agent_config, "w") as f:
+            f.write(f"[manager]\nkey-file = {self.key}\nmanager = {net.address}\n")
+
+    def agent(self, host, pin, *options):
+        """Start fpisa serve on a host, and wait until it has registered."""
+        agent = host.spawn(FPISA, "serve", *options, "--pin", f"{PINS}/{pin}", self.agent_config)
+        self.agents.append(agent)
+        while not (said := agent.stdout.readline()).startswith("aggregator "):
+            assert said.startswith("loaded on"), said + agent.stderr.read()
+        return agent
+
+    def close(self):
+        super().close()
+        for agent in self.agents:
+            end(agent)
+        if self.manager:
+            end(self.manager)
+
+
+@pytest.fixture
+def site(bpffs, tmp_path):
+    with pins(PINS):
+        net = Site()
+        leaves = Leaves(net, str(tmp_path))
+        leaves.serve()
+        for i, host in enumerate(net.worker):
+            leaves.agent(host, i, "--colocated", "eth0")
+        try:
+            yield leaves
+        finally:
+            leaves.close()
+            for i, host in enumerate(net.worker):
+                host.run(FPISA, "unload", "--pin", f"{PINS}/{i}")
+            net.fpisa("unload")
+            net.close()
+
+
+def host_of(rank):
+    """Return the host of a rank. Neighbours are on different hosts, so a rank's number at its leaf is not its number in the group."""
+    return rank % HOSTS
+
+
+def start(site, name, steps_of, **options):
+    ranks = [site.start(host_of(r), name, r, RANKS, *steps_of(r), hold=True, **{"mode": MODE_EXACT, **options}) for r in range(RANKS)]
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0, answer
+    return ranks
+
+
+def random_values(rng, n):
+    """Return values of float32 of many magnitudes and signs, some of which cancel."""
+    return [struct.unpack("<f", struct.pack("<f", rng.uniform(-1, 1) * 2.0 ** rng.randint(-40, 40)))[0] for _ in range(n)]
+
+
+def nearest(exact):
+    """Return the bytes of the float32 that is nearest to a rational. Of two that are equally near, return the even one."""
+    word, = struct.unpack("<I", struct.pack("<f", float(exact)))
+
+    def distance(w):
+        return abs(fractions.Fraction(struct.unpack("<f", struct.pack("<I", w))[0]) - exact)
+
+    near = [w for w in (word - 1, word, word + 1) if 0 <= w < 1 << 32 and w >> 23 & 255 < 255]
+    return struct.pack("<I", min(near, key=lambda w: (distance(w), w & 1)))
+
+
+def all_counters(site, i, name):
+    """Return a counter of host i, summed over the first jobs."""
+    return sum(site.net.counters(job, f"{PINS}/{i}").get(name, 0) for job in range(4))
+
+
+def shares_of(site, name):
+    group, = site.net.json("group", "show", name)
+    return group["shares"]
+
+
+def test_bits(site):
+    """The sums have the bits of aggregators without a tree, and are the exact sums. Each host sends one contribution for each chunk."""
+    rng, chunks = random.Random(draw_seed()), 50
+    n = 256 * chunks
+    values = [random_values(rng, n) for _ in range(RANKS)]
+    right = b"".join(nearest(sum(map(fractions.Fraction, column))) for column in zip(*values))
+    words = [struct.pack(f"<{n}f", *v).hex() for v in values]
+
+    def sums(name):
+        ranks = start(site, name, lambda r: [{"words": words[r], "type": 1, "op": 1, "count": n}], elements=256)
+        answers = [rank.line() for rank in ranks]
+        assert all(a["rc"] == 0 for a in answers), answers
+        shares = shares_of(site, name)
+        for rank in ranks:
+            rank.end()
+        site.empty()
+        result, = {a["result"] for a in answers}
+        return bytes.fromhex(result), shares
+
+    result, shares = sums("tree")
+    assert [(s["address"], s.get("ranks")) for s in shares] == [
+        ("10.98.0.1", []), ("10.98.0.11", [0, 2, 4, 6]), ("10.98.0.12", [1, 3, 5, 7])]
+    assert result == right
+    for i in range(HOSTS):
+        assert all_counters(site, i, "v_up") == chunks
+        assert all_counters(site, i, "v_down") >= chunks
+    # The same file without `leaves`: the aggregators share the vector.
+    with open(site.config) as f:
+        text = f.read()
+    with open(site.config, "w") as f:
+        f.write(text.replace("leaves = yes\n", ""))
+    site.read_again()
+    flat, shares = sums("flat")
+    assert len(shares) == 1 + HOSTS and "ranks" not in shares[0]
+    assert flat == result
+
+
+def test_bytes(site):
+    """A host's link carries the bytes of one rank, not of four."""
+    chunks = 2000
+    before = [site.net.bytes_of(i) for i in range(HOSTS)]
+    for rank in start(site, "g", lambda r: [{"sum": "float32", "count": 256 * chunks}], elements=256):
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["first"] == RANKS * (RANKS + 1) / 2, answer
+    for i in range(HOSTS):
+        sent = (site.net.bytes_of(i) - before[i]) / (chunks * (FRAME + 4 * 256))
+        print(f"host {i} sent {sent:.2f} times the bytes of a rank")
+        assert sent < 1.1
+
+
+def test_other_modes(site):
+    """Jobs in other modes, and broadcasts, are at the root alone."""
+    ranks = start(site, "g", lambda r: [{"sum": "float32", "count": 10000}, {"sum": "int32", "count": 10000},
+                                        {"broadcast": [1, 5000], "times": 2, "seed": 1}], mode=0)
+    for rank in ranks:
+        answers = [rank.line() for _ in range(3)]
+        assert all(a["rc"] == 0 for a in answers), answers
+        assert answers[0]["first"] == answers[1]["first"] == RANKS * (RANKS + 1) / 2 and not answers[2]["wrong"]
+    assert not any(all_counters(site, i, "v_up") for i in range(HOSTS))
+
+
+def forever(rank):
+    return [{"sum": "float32", "count": 20000, "times": 100000}]
+
+
+def begin(site, name):
+    """Start sums, and wait until each leaf has sent some."""
+    before = [all_counters(site, i, "v_up") for i in range(HOSTS)]
+    ranks = start(site, name, forever)
+    wait_until("partial sums", lambda: all(all_counters(site, i, "v_up") > before[i] for i in range(HOSTS)), 30)
+    return ranks
+
+
+def errors(ranks, error, says):
+    """Return the seconds in which these ranks have ended with this error."""
+    began = time.monotonic()
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == error and says in answer["error"], answer
+    return time.monotonic() - began
+
+
+@pytest.mark.alone
+def test_rank_killed(site):
+    """All other ranks name a dead rank within a second, those of its leaf and those of the other leaf."""
+    def kill():
+        ranks = begin(site, "g")
+        ranks[3].kill()
+        took = errors(ranks[:3] + ranks[4:], -errno.ECONNRESET, "rank 3 is gone: its process ended")
+        for rank in ranks:
+            rank.end()
+        wait_until("the end of the group", lambda: not site.net.json("group", "list"), 15)
+        return took
+
+    once_within(1, kill)
+
+
+@pytest.mark.alone
+def test_leaf_killed(site):
+    """All ranks name a dead leaf within a second. The next group does not have a tree, because a host lacks its aggregator."""
+    ranks = begin(site, "g")
+    site.agents[1].send_signal(signal.SIGKILL)
+    assert errors(ranks, -EHOSTDOWN, "aggregator 10.98.0.12 is gone: its process ended") < 1
+    for rank in ranks:
+        rank.end()
+    ranks = start(site, "h", lambda r: [{"sum": "float32", "count": 10000}])
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["first"] == RANKS * (RANKS + 1) / 2, answer
+    assert [s["address"] for s in shares_of(site, "h")] == ["10.98.0.1", "10.98.0.11"]
+
+
+@pytest.mark.alone
+def test_root_killed(site):
+    """The fastest aggregator without ranks is the root. All ranks name it within a second if it dies, and the next group has another root."""
+    site.net.other.run(FPISA, "load", "eth0", "--pin", f"{PINS}/other")
+    root = site.agent(site.net.other, "other", "--rate", "100G")
+    try:
+        ranks = begin(site, "g")
+        assert shares_of(site, "g")[0]["address"] == "10.98.0.2"
+        root.send_signal(signal.SIGKILL)
+        assert errors(ranks, -EHOSTDOWN, "aggregator 10.98.0.2 is gone: its process ended") < 1
+        for rank in ranks:
+            rank.end()
+        begin(site, "h")
+        assert shares_of(site, "h")[0]["address"] == "10.98.0.1"
+    finally:
+        site.net.other.run(FPISA, "unload", "--pin", f"{PINS}/other")
+
+
+def test_number_in_use(site):
+    """The jobs of a tree have one number. If a leaf uses the number for another job, the manager takes another number."""
+    host = site.net.worker[1]
+    host.run(FPISA, "job", "add", "0", "--workers", "10.98.0.1", "--address", "10.98.0.12", "--pin", f"{PINS}/1")
+    ranks = start(site, "g", lambda r: [{"sum": "float32", "count": 10000}])
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["first"] == RANKS * (RANKS + 1) / 2, answer
+    assert [j["job"] for j in site.jobs()] == [1]
+    assert all_counters(site, 0, "v_up") == all_counters(site, 1, "v_up") > 0
+
+
+def test_mpi(site, tmp_path):
+    """An unchanged program of MPI on two hosts of four ranks gets the exact sums, and each host sends one contribution for each chunk."""
+    why = mpis.lacking("openmpi")
+    if why:
+        pytest.skip(why)
+    folder, seed = str(tmp_path), draw_seed()
+    rng, hosts = random.Random(seed), mpis.Hosts(site.net, folder, EACH)
+    program = mpis.compiled("openmpi", os.path.join(TOP, "tests", "mpi", "bits.c"), folder)
+    path = os.path.join(folder, "bits")
+    _, err = mpis.run(hosts.space, "openmpi", RANKS, folder, program, path, seed, *CALLS, hosts=hosts, FPISA_MANAGER=site.net.address,
+                      FPISA_KEY=site.key, FPISA_MIN_BYTES=0, FPISA_MODE="exact")
+    assert "fpisa: " not in err, err
+    files = [open(f"{path}.{r}", "rb") for r in range(RANKS)]
+    for call in CALLS:
+        check_call(files, call, EXACT, rng)
+    assert not any(f.read() for f in files)
+    ups = [all_counters(site, i, "v_up") for i in range(HOSTS)]
+    assert ups[0] == ups[1] > 100, ups
+    assert sum(site.net.counters(job, PIN).get("v_result", 0) for job in range(4)) == ups[0]
