@@ -74,6 +74,7 @@ WRONG = [
     ("stats --js", "unrecognized option '--js'; did you mean --json", 2),
     (ADD + " --address 10.0.0.12", "job 7: rank 1 has the aggregator's address 10.0.0.12", 1),
     (ADD + " --group 224.0.0.1", "--group: 224.0.0.1 is in 224.0.0.0/24, which is reserved; try 239.x.x.x", 2),
+    (ADD + " --group ff02::1", "--group: ff02::1 is in ff02::/16, which is reserved; try ff15::x", 2),
     (ADD + " --group 224.0.0.251", "--group: 224.0.0.251 is in 224.0.0.0/24, which is reserved", 2),
     (ADD + " --group 10.0.0.1", "--group: 10.0.0.1 is not a multicast address", 2),
     (ADD + " --reciprocal --format int32", "job 7: int32 has no averages; leave --reciprocal out", 1),

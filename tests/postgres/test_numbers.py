@@ -77,13 +77,15 @@ def test_other_types(far, server, tables):
                 server, f"{way} SELECT k, max(v) FROM f_{i} GROUP BY k", "far"), way
 
 
-def test_other_types_in_conditions(far, server, tables):
+def test_other_types(far, server, tables):
     """The server rounds values to its own scale, so workers would compare other values than the statement shows."""
     for here in "numeric(15,1)", "numeric(15,3)", "numeric(16,2)":
         far(f"ALTER FOREIGN TABLE f_0 ALTER COLUMN v TYPE {here}")
         for condition in "v = 1.5", "v <> 1.5", "v IS NULL":
             assert f"f_0.csv: column v is decimal(15,2), not decimal({here[8:]}" in foreign.fails(
                 server, f"SELECT k FROM f_0 WHERE {condition}", "far"), (here, condition)
+        assert f'column "v" is of type {here} here, but of type numeric(15,2) at the workers' in foreign.fails(
+            server, "SELECT k FROM f_0 ORDER BY v LIMIT 2", "far")
     far("ALTER FOREIGN TABLE f_0 ALTER COLUMN v TYPE numeric")
     assert far("SELECT count(*) FROM f_0 WHERE v = 1.5 OR v <> 1.5 OR v IS NULL") == far("SELECT count(*) FROM f_0")
     assert far("SELECT count(*) FROM f_0 WHERE v IS NULL") == far("SELECT count(*) FROM n_0 WHERE v IS NULL")

@@ -79,7 +79,7 @@ static const struct parameter {
 	 "router",
 	 NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(fanout), .names = fanout_names},
 	{"group", "ADDR",
-	 "multicast address of the results, not in 224.0.0.0/24; default\n"
+	 "multicast address of the results, not in 224.0.0.0/24 or ff02::/16; default\n"
 	 "239.70.80.JOB, over IPv6 ff15::ff46:5000 plus JOB",
 	 GROUP},
 	{"vlan", "ID",
@@ -194,11 +194,13 @@ static int take_group(const char *what, const char *arg, struct fpisa_address *g
 	if (!err && !fpisa_is_multicast(group))
 		return refuse(BAD_USAGE, "%s: %s is not a multicast address", what, arg);
 	/*
-	 * Refuse 224.0.0.0/24, which is reserved for protocols of the local link. For example, 224.0.0.1 addresses
-	 * every host, and switches forward its frames to all ports.
+	 * Refuse 224.0.0.0/24 and ff02::/16, which are reserved for protocols of the local link. For example,
+	 * 224.0.0.1 addresses every host, and switches forward its frames to all ports.
 	 */
 	if (!err && fpisa_is_ipv4(group) && ntohl(group->w[3]) <= INADDR_MAX_LOCAL_GROUP)
 		return refuse(BAD_USAGE, "%s: %s is in 224.0.0.0/24, which is reserved; try 239.x.x.x", what, arg);
+	if (!err && fpisa_is_ipv6(group) && group->b[1] == 2)
+		return refuse(BAD_USAGE, "%s: %s is in ff02::/16, which is reserved; try ff15::x", what, arg);
 	if (!err && fpisa_is_ipv6(group) && (group->b[1] & 15) < 2)
 		return refuse(BAD_USAGE, "%s: %s does not leave this machine; try ff15::x", what, arg);
 	return err;

@@ -276,7 +276,10 @@ static void add_candidate(struct candidates *c, const struct fpisa_address *addr
 	c->leaves[c->n++] = (struct leaves_host){.bits = rate, .ranks = ranks};
 }
 
-/* List the aggregators to choose from: this datapath, and all that are connected. */
+/*
+ * List the aggregators to choose from: this datapath, and all that are connected by addresses of the family of the
+ * group, because a rank has one socket for all of its aggregators.
+ */
 static void list_candidates(const struct manager *m, const struct manager_group *g, struct candidates *c)
 {
 	c->n = 0;
@@ -286,6 +289,7 @@ static void list_candidates(const struct manager *m, const struct manager_group 
 		const struct aggregator_record *r = &a->record;
 
 		if (!a->caller || m->now_ms < a->not_before_ms ||
+		    fpisa_is_ipv4(&r->address) != fpisa_is_ipv4(&g->record.local) ||
 		    (fpisa_same_address(&r->address, &c->at[0].address) && r->port == c->at[0].port))
 			continue;
 		add_candidate(c, &r->address, r->port, r->rate, ranks_of_host(g, &r->host));

@@ -129,7 +129,7 @@ bool manager_network_allowed(const struct manager_policy *p, const struct fpisa_
 bool manager_may_add(const struct manager_policy *p, const char *owner)
 {
 	if (!*owner)
-		return p->without_key && !p->key_file && !p->aggregator_keys;
+		return p->without_key && !p->keyed && !p->aggregator_keys;
 	for (int i = 0; i < p->aggregator_keys; i++)
 		if (!strcmp(p->aggregator_key[i], owner))
 			return true;
@@ -317,6 +317,7 @@ int manager_option(struct manager_policy *p, int opt, const char *arg)
 	switch (opt) {
 	case OPT_KEY_FILE:
 		p->key_file = arg;
+		p->keyed = true;
 		return 0;
 	case OPT_WITHOUT_KEY:
 		p->without_key = true;

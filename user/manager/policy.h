@@ -44,7 +44,8 @@ struct manager_policy {
 	struct fpisa_address listen; /* ::: all addresses of both families */
 	bool without_key;
 	bool leaves; /* groups use trees, in which each host of their ranks is a leaf, where that is possible */
-	const char *key_file;  /* NULL: no key file */
+	const char *key_file;  /* valid in the process that has read the configuration */
+	bool keyed;	       /* there is a key file */
 	const char *user;      /* account of the process that talks to the network; NULL: the user nobody */
 	const char *manager;   /* host of the manager that this is an aggregator of; NULL: this is a manager itself */
 	const char *colocated; /* interface by which this aggregator's host also has ranks; NULL: it has no ranks */

@@ -236,7 +236,7 @@ static void beat(struct agent *a)
 static void take_keys(struct agent *a, const struct helper_news *news)
 {
 	explicit_bzero(&a->psk, sizeof(a->psk));
-	a->keyed = news->keyed;
+	a->keyed = news->policy.keyed;
 	if (a->keyed)
 		a->psk = news->keys.psk[news->keys.n - 1];
 }

@@ -123,7 +123,6 @@ static int read_again(struct helper_state *w, struct helper_news *news)
 	}
 	warn_fixed(w->policy, c);
 	news->policy = c->manager;
-	news->keyed = c->manager.key_file != NULL;
 	/* Clear the pointers, which are not valid in the other process. */
 	news->policy.key_file = news->policy.user = news->policy.manager = news->policy.colocated = NULL;
 	config_free(w->config);

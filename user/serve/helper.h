@@ -40,9 +40,8 @@ struct helper_request {
 /* The present configuration. */
 struct helper_news {
 	int err;		      /* nonzero: an error, which was reported; the configuration is unchanged */
-	bool keyed;		      /* the manager uses `keys` */
 	struct manager_policy policy; /* key_file and user are not set */
-	struct fpisa_psks keys;
+	struct fpisa_psks keys;	      /* if the policy is keyed */
 };
 
 struct helper_answer {

@@ -162,8 +162,8 @@ static void take_news(struct serve *s, const struct helper_news *news)
 	}
 	s->policy = news->policy;
 	s->keys = news->keys;
-	s->conns.keys = news->keyed ? &s->keys : NULL;
-	log_line(&s->news, s->manager.now_ms, "configuration read again; keys: %zu", news->keyed ? s->keys.n : 0);
+	s->conns.keys = s->policy.keyed ? &s->keys : NULL;
+	log_line(&s->news, s->manager.now_ms, "configuration read again; keys: %zu", s->policy.keyed ? s->keys.n : 0);
 }
 
 static void take_answers(struct serve *s)

@@ -322,7 +322,7 @@ TupleTableSlot *fdw_iterate(ForeignScanState *node)
 		MemoryContextReset(s->memory);
 		start(s);
 		MemoryContextSwitchTo(row_memory);
-		if (s->shape.kind == FDW_TABLE)
+		if (s->shape.kind == FDW_TABLE || s->shape.kind == FDW_TOPN)
 			check_answer(s);
 	}
 	while (!(rc = fpisa_query_next(s->query, &row))) {

@@ -613,3 +613,36 @@ def test_hosts_and_rates(site):
         end(site.agents[0])
         site.register(0, "--address", address, wait=False).stdout.readline()
         assert site.net.registered()[address]["mbits"] == rate
+
+
+def test_without_a_key(site):
+    """A manager with a key file refuses an aggregator without a key, also after it has read its configuration again."""
+    site.kill()
+    with open(site.config) as f:
+        text = f.read().replace("aggregator-keys = aggs", "without-key = yes")
+    with open(site.config, "w") as f:
+        f.write(text)
+    site.serve()
+    config = os.path.join(site.folder, "agent.conf")
+    with open(config, "w") as f:
+        f.write("[manager]\nwithout-key = yes\n")
+    for again in False, True:
+        if again:
+            site.read_again()
+        agent = site.net.other[0].spawn(FPISA, "serve", "--manager", site.net.address, "--pin", f"{PINS}/0", config)
+        try:
+            assert select.select([agent.stderr], [], [], 10)[0] and "aggregator-keys" in agent.stderr.readline() and not site.net.registered()
+        finally:
+            end(agent)
+
+
+def test_other_family(site):
+    """Groups over IPv4 do not use an aggregator that registered with its IPv6 address."""
+    for i, host in enumerate((site.net.agg, *site.net.other)):
+        host.ip(f"addr add 2001:db8:98::{i + 1}/64 dev eth0 nodad")
+    site.net.address = "2001:db8:98::1"
+    site.register(0, wait=False)
+    wait_until("the aggregator", lambda: list(site.net.registered()) == ["2001:db8:98::2"], 10)
+    site.net.address = "10.98.0.1"
+    site.register(1)
+    assert sum_with_shares(site, "g") == ["10.98.0.1", "10.98.0.3"]

@@ -111,7 +111,7 @@ static int parse_having(const char *text, struct having *h)
 	if (!*h->column || !k || k > 2 || end == text + n + k || *end || isnan(h->number))
 		return refuse(BAD_USAGE,
 			      "--having: '%s' is not one of " AGGREGATES ", then <, <=, =, >= or >, and a number", text);
-	h->digits = text + n + k;
+	h->digits = text + n + k + strspn(text + n + k, " \t\n\v\f\r");
 	if (h->digits[strspn(h->digits, "+-.0123456789")])
 		h->digits = NULL;
 	memcpy(h->comparison, text + n, k);
