@@ -6,8 +6,10 @@ import fractions
 import json
 import os
 import random
+import re
 import signal
 import struct
+import sys
 import time
 
 import pytest
@@ -16,8 +18,9 @@ import mpi as mpis
 from aggregators import Switched, pins
 from bits import check_call
 from groups import Groups
-from lab import FPISA, PIN, TOP, draw_seed, end, once_within, wait_until
+from lab import BUILD, FPISA, LIBRARY, PIN, TOP, draw_seed, end, once_within, wait_until
 from rationals import EXACT
+from training import outputs
 
 EHOSTDOWN = 112
 HOSTS, EACH = 2, 4
@@ -26,7 +29,10 @@ MODE_EXACT = 4
 PINS = f"/run/leaves-{os.getpid()}"  # a BPF filesystem for the aggregators other than the manager's
 FRAME = 14 + 20 + 8 + 76  # headers: Ethernet, IPv4, UDP, FPISA
 CALLS = "f1", "d1", "f1000", "d777", "F4096", "D100", "f65537"
+TORCH = os.path.join(BUILD, "torch")
+DDP = os.path.join(TOP, "adapters", "torch", "examples", "ddp.py")
 pytestmark = pytest.mark.together
+needs_torch = pytest.mark.skipif(not os.path.exists(os.path.join(TORCH, "built")), reason="build/torch is not there; make test installs what it needs")
 
 
 class Site(Switched):
@@ -192,6 +198,22 @@ def test_other_modes(site):
     assert not any(all_counters(site, i, "v_up") for i in range(HOSTS))
 
 
+def test_rank_that_does_not_call(site):
+    """At the deadline, the ranks of its leaf name the rank by its number in the group, and the others learn it from them."""
+    late, step = 5, {"sum": "float32", "count": 1000}
+    ranks = [site.start(host_of(r), "g", r, RANKS, step, {"sleep": 9} if r == late else step, hold=True, mode=MODE_EXACT,
+                        timeout_ms=3000 if host_of(r) == host_of(late) else 9000) for r in range(RANKS)]
+    for rank in ranks:
+        for _ in range(2):  # the join and the first sum
+            answer = rank.line()
+            assert answer["rc"] == 0, answer
+    for r, rank in enumerate(ranks):
+        answer = rank.line() if r != late else None
+        if answer:
+            assert answer["rc"] and f"rank {late} sent nothing" in answer["error"], (r, answer)
+            assert host_of(r) != host_of(late) or answer["missing"] & 1 << late, (r, answer)
+
+
 def forever(rank):
     return [{"sum": "float32", "count": 20000, "times": 100000}]
 
@@ -292,3 +314,17 @@ def test_mpi(site, tmp_path):
     ups = [all_counters(site, i, "v_up") for i in range(HOSTS)]
     assert ups[0] == ups[1] > 100, ups
     assert sum(site.net.counters(job, PIN).get("v_result", 0) for job in range(4)) == ups[0]
+
+
+@needs_torch
+def test_torch(site, tmp_path):
+    """torchrun with four processes on each of two hosts trains an unchanged program. All processes have the same weights."""
+    env = {**os.environ, "PYTHONPATH": TORCH, "FPISA_LIBRARY": LIBRARY, "FPISA_MANAGER": site.net.address, "FPISA_KEY": site.key,
+           "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+    outs = outputs([host.spawn(sys.executable, "-B", "-m", "torch.distributed.run", f"--log_dir={tmp_path}/{i}", "-r", "1", "-t", "1",
+                               f"--nnodes={HOSTS}", f"--nproc_per_node={EACH}", f"--node_rank={i}", f"--master_addr={site.net.addresses[0]}",
+                               DDP, "--steps", 2, "--mode", "exact", env=env) for i, host in enumerate(site.net.worker)])
+    weights = re.findall(r"rank \d: loss \S+ -> \S+, weights (\w+)", "".join(outs))
+    assert len(weights) == RANKS and len(set(weights)) == 1, outs
+    ups = [all_counters(site, i, "v_up") for i in range(HOSTS)]
+    assert ups[0] == ups[1] > 100, ups
