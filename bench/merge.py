@@ -135,14 +135,14 @@ CREATE FOREIGN TABLE p{rank} () INHERITS (parts) SERVER s{rank} OPTIONS (table_n
         before = self.received()
         begun, *answer, ended = self.master.sql(f"{settings} SET enable_sort = off; {NOW}; {ASKED.format(aggregate, table)}; {NOW}")
         if int(answer[0][0]) != self.groups:
-            raise postgres.Failed(f"the answer has {answer[0][0]} groups instead of {self.groups}")
+            raise postgres.Failed(f"the answer has {answer[0][0]} keys instead of {self.groups}; please report this bug")
         return float(ended[0]) - float(begun[0]), (int(ended[1]) - int(begun[1])) / 1e9, self.received() - before
 
     def duckdb(self, place):
         said = subprocess.run(["/usr/bin/python3", "-c", IN_DUCKDB, place, self.folder], capture_output=True, text=True, check=True)
         seconds, cpu, groups, _ = json.loads(said.stdout)
         if groups != self.groups:
-            raise postgres.Failed(f"duckdb: the answer has {groups} groups instead of {self.groups}")
+            raise postgres.Failed(f"duckdb: the answer has {groups} keys instead of {self.groups}; please report this bug")
         return seconds, cpu, 0
 
     def close(self):

@@ -94,7 +94,7 @@ class Stage:
         said = json.loads(out)
         counts = said["counts"]
         if counts["table"] != self.args.rows * self.args.workers:
-            sys.exit(f"pruning: {question}, {way}: the counts are wrong: {counts}")
+            sys.exit(f"pruning: {question}, {way}: the counts are wrong: {counts}; please report this bug")
         # Rows with the same value as the last row may differ.
         return took, counts, sorted(r[1] for r in said["rows"]) if question == "topn" else sorted(said["rows"])
 
@@ -109,7 +109,7 @@ def compare(stage, question):
             received[way] = counts["received"]
             answers.append(answer)
     if any(a != answers[0] for a in answers):
-        sys.exit(f"pruning: {question}: answers differ")
+        sys.exit(f"pruning: {question}: answers differ; please report this bug")
     line = {"bench": "pruning", "question": question, "workers": args.workers, "mbit": args.mbit, "rows": args.rows * args.workers,
             "rounds": args.rounds, "received": received}
     n = range(args.rounds)
@@ -131,7 +131,7 @@ def main():
     p.add_argument("--rounds", type=int, default=3)
     args = p.parse_args()
     if min(args.workers, args.mbit, args.rows, args.rounds) < 1:
-        p.error("the numbers must be at least 1")
+        p.error("--workers, --mbit, --rows and --rounds must be at least 1")
     if os.geteuid():
         p.error("network namespaces and XDP require root; run as root")
     exit_on_signals()

@@ -87,7 +87,7 @@ class Stage:
             for cpu in numbers(cpus):
                 owners |= threads(f"cpumap/{cpu}/map:{number}")
         if len(polling) != 1 or bool(owners) != bool(cpus):
-            sys.exit("steer: the threads that do the work were not found")
+            sys.exit("steer: cannot find the kernel threads that do the work; please report this bug")
         self.net.add_job(JOB, "--elements", self.elements)
         answers = self.net.check_sum(JOB, self.args.values)
         received, owned = run_ns(polling), run_ns(owners)

@@ -280,7 +280,7 @@ class Contender:
             try:
                 line = self.ranks[r].readline()
             except TimeoutError:
-                raise Failure(f"{self.name}: rank {r}: no answer in {ANSWER_S} s") from None
+                raise Failure(f"{self.name}: rank {r}: no answer in {ANSWER_S} s; is another program using the CPUs?") from None
             answers.append(json.loads(line) if line else {"error": "ended"})
             if "error" in answers[-1]:
                 raise Failure(f"{self.name}: rank {r}: {answers[-1]['error']}")
@@ -295,7 +295,7 @@ class Contender:
                              at_ns=time.monotonic_ns() + int(START_S * 1e9))
         busy = [b - a for a, b in zip(before, cpu_times())]
         if not all(a["right"] for a in answers):
-            raise Failure(f"{self.name}: {workers} workers, {count} values: wrong sum")
+            raise Failure(f"{self.name}: {workers} workers, {count} values: wrong sum; please report this bug")
         took = max(a["end_ns"] for a in answers) - min(a["start_ns"] for a in answers)
         return Run(took / 1e9, busy[0] / max(1, sum(busy)), sum(a.get("retransmits", 0) for a in answers),
                    sum(a.get("duplicates", 0) for a in answers), busy[0] / os.sysconf("SC_CLK_TCK"),
@@ -389,7 +389,7 @@ class Stage:
                 control = self.listener.accept()[0]
             except TimeoutError:
                 if time.monotonic() > deadline or any(p.poll() is not None for p in started):
-                    raise Failure(f"only {len(ranks)} of {self.world} ranks started") from None
+                    raise Failure(f"only {len(ranks)} of {self.world} ranks started; see the messages above") from None
                 continue
             control.settimeout(ANSWER_S)
             lines = control.makefile("rw")

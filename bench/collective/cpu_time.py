@@ -78,7 +78,7 @@ def samples(data):
         else:
             stack.append(line.split(None, 1)[-1].strip())
     if script.wait():
-        sys.exit("cpu_time: perf script failed")
+        sys.exit("cpu_time: perf script failed; see its message above")
     return found
 
 
@@ -130,7 +130,7 @@ def main():
     p.add_argument("--transports", default="udp,xsk")
     args = p.parse_args()
     if not shutil.which("perf"):
-        sys.exit("cpu_time: perf is not installed (linux-perf)")
+        sys.exit("cpu_time: perf is not installed; apt install linux-perf")
     exit_on_signals()
     own_mounts()
     for mtu in args.mtus:

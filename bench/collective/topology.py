@@ -211,7 +211,7 @@ def main():
     args = p.parse_args()
     names = collective.installed(args.only)
     if OURS not in names:
-        p.error(f"--only: without {OURS} there is nothing to compare")
+        p.error(f"--only: without {OURS} there is nothing to compare; add it")
     exit_on_signals()
     own_mounts()
     kept = Kept(args.keep, names)

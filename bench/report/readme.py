@@ -137,7 +137,7 @@ def read_run(folder, busy, only=None):
     """Return the machine and the results of a run, of all parts or of these parts. Refuse a run that may not be used."""
     results = read_lines(os.path.join(folder, "results.jsonl"))
     if results[0]["quick"]:
-        sys.exit(f"readme.py: {folder}: a quick run, whose figures are not valid")
+        sys.exit(f"readme.py: {folder}: a quick run, whose figures are not valid; run without --quick")
     parts = [x for x in results if x["bench"] == "part" and (not only or x["part"] in only)]
     if not parts:
         sys.exit(f"readme.py: {folder}: no part has ended; make bench BENCH=\"{' '.join(only or ['all'])}\"")

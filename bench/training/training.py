@@ -133,7 +133,7 @@ class Stage:
                 control = self.listener.accept()[0]
             except TimeoutError:
                 if time.monotonic() > deadline or any(p.poll() is not None for p in started):
-                    raise Failure(f"only {len(ranks)} of {self.args.workers} ranks started") from None
+                    raise Failure(f"only {len(ranks)} of {self.args.workers} ranks started; see the messages above") from None
                 continue
             control.settimeout(ANSWER_S)
             lines = control.makefile("rw")
@@ -147,7 +147,7 @@ class Stage:
             try:
                 line = rank.readline()
             except TimeoutError:
-                raise Failure(f"rank {r}: no answer in {ANSWER_S} s") from None
+                raise Failure(f"rank {r}: no answer in {ANSWER_S} s; is another program using the CPUs?") from None
             found.append(json.loads(line) if line else {"error": "ended"})
             if "error" in found[-1]:
                 raise Failure(f"rank {r}: {found[-1]['error']}")
@@ -167,7 +167,7 @@ class Stage:
         """Return the time per step, and the CPU time of a rank per step, in seconds."""
         seconds, answers = self.order(do="train", contender=name, model=model, format=format, steps=steps)
         if len({a["first"] for a in answers}) != 1:
-            raise Failure(f"{name}, {model}, {format}: ranks have different weights")
+            raise Failure(f"{name}, {model}, {format}: ranks have different weights; please report this bug")
         return seconds / steps, statistics.mean(a["cpu_s"] for a in answers) / steps
 
     def choose(self, model):
