@@ -5,8 +5,11 @@ import csv
 import decimal
 import fractions
 import io
+import math
+import operator
 import os
 import random
+import struct
 import subprocess
 import sys
 
@@ -327,3 +330,32 @@ def test_rounded_once(by_duckdb):
         limit = rng.choice(want)
         status, out, err = ask(w, "--columns", name, "--where", f"{name}>={float(limit)!r}")
         assert status == 0 and len(out.split()) - 1 == sum(x >= limit for x in want), err
+
+
+COMPARISONS = {"<": operator.lt, "<=": operator.le, "=": operator.eq, "<>": operator.ne, ">=": operator.ge, ">": operator.gt}
+
+
+def nan_last(x):
+    return (1, 0) if math.isnan(x) else (0, x)
+
+
+@pytest.mark.parametrize("type_, code", [("FLOAT", "<f"), ("DOUBLE", "<d")])
+def test_nan_beside_statistics(directory, type_, code):
+    """NaN is equal to itself and greater than all other values, though the file's statistics leave NaN out, as those of pyarrow do."""
+    w, duckdb, _ = directory
+    rng = random.Random(draw_seed())
+    at, mark = os.path.join(w.directory(0), "t.parquet"), 1.2001953125
+    for others in [1.0, 1.0], [rng.uniform(-8, 1), rng.uniform(2, 8)]:
+        values = [*others, *rng.choices([mark, *others], k=rng.randrange(9)), mark]
+        rows = ", ".join(f"({k}, {x!r})" for k, x in enumerate(values))
+        duckdb.sql(f"COPY (SELECT k, x::{type_} AS x FROM (VALUES {rows}) t(k, x)) TO '{at}' (FORMAT parquet, COMPRESSION uncompressed)")
+        with open(at, "rb") as f:
+            file = f.read()
+        assert struct.pack(code, mark) in file
+        with open(at, "wb") as f:
+            f.write(file.replace(struct.pack(code, mark), struct.pack(code, math.nan)))
+        values = [math.nan if x == mark else struct.unpack(code, struct.pack(code, x))[0] for x in values]
+        for sign, holds in COMPARISONS.items():
+            for limit in math.nan, rng.choice((*values, 100.0, -100.0)):
+                want = [(str(k),) for k, x in enumerate(values) if holds(nan_last(x), nan_last(limit))]
+                assert rows_of(w, "--columns", "k", "--where", f"x{sign}{limit!r}".replace("nan", "NaN")) == want, (sign, limit)

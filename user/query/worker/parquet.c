@@ -369,10 +369,18 @@ static void put_comparison(FILE *f, const struct parquet *q, const struct schema
 	const char *as = c->type == FPISA_COLUMN_REAL					    ? "CAST(" :
 			 c->type == FPISA_COLUMN_TEXT && strcmp(q->type[t->column], "BLOB") ? "encode(" :
 											      "(";
+	/*
+	 * Writers leave NaN out of a column's statistics, and the engine believes that no value is then NaN. So give it
+	 * an expression that could be NaN whatever the statistics say. random() is less than 1.
+	 */
+	bool nan = c->type == FPISA_COLUMN_REAL || c->type == FPISA_COLUMN_DOUBLE;
 
+	fputs(nan ? "CASE WHEN random() < 2 THEN " : "", f);
 	fputs(as, f);
 	put_column(f, q, schema, t->column);
-	fprintf(f, "%s %s ", c->type == FPISA_COLUMN_REAL ? " AS DOUBLE)" : ")", operators[t->is]);
+	fputs(c->type == FPISA_COLUMN_REAL ? " AS DOUBLE)" : ")", f);
+	fputs(nan ? " ELSE CAST('NaN' AS DOUBLE) END" : "", f);
+	fprintf(f, " %s ", operators[t->is]);
 	put_constant(f, t, c);
 }
 
