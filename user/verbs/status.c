@@ -58,15 +58,15 @@ static void print_holder(const struct group_record *r)
 	char ranks[RANKS_LEN];
 	bool first = true;
 
-	printf("%-11s %s, key %s: ranks %s of %u", "", r->name, *r->owner ? r->owner : "none",
-	       ranks_text(group_here(r), ranks), r->size);
+	printf("%-11s %s, key %s: size %u, joined ranks %s", "", r->name, *r->owner ? r->owner : "none", r->size,
+	       ranks_text(group_here(r), ranks));
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		if (r->job[k].state == FPISA_GROUP_JOB_MADE) {
-			printf("%s%u", first ? ", jobs " : ",", r->job[k].number);
+			printf("%s%u", first ? ", job numbers " : ",", r->job[k].number);
 			first = false;
 		}
 	if (group_gathers(r))
-		printf(", waits for %s", ranks_text(group_missing(r), ranks));
+		printf(", waits for ranks %s", ranks_text(group_missing(r), ranks));
 	putchar('\n');
 }
 

@@ -727,7 +727,7 @@ def test_a_group_that_gathers(groups):
     assert "gathers     " in shows and "   2  -                has not joined" in shows and f"   1  {g.net.addresses[1]:15}  here" in shows
     assert g.net.json("group", "show", "train")[0]["members"] == [None, g.net.addresses[1], None]
     status = g.net.fpisa("status")
-    assert "; groups: 0, ranks: 0, jobs: 0" in status and " train, key train: ranks 1 of 3, waits for 0,2\n" in status
+    assert "; groups: 0, ranks: 0, jobs: 0" in status and " train, key train: size 3, joined ranks 1, waits for ranks 0,2\n" in status
     second = g.start(2, "train", 2, 3, hold=True)
     wait_until("the second", lambda: shown([1, 2], [0]))
     first.kill()
@@ -773,7 +773,7 @@ def test_status_and_metrics(groups):
     assert all(m[f'refusals_total{{reason="{r}"}}'] == n for r, n in status["refusals"].items())
     text = g.net.fpisa("status")
     assert f"manager     process {status['pid']}; groups: 1, ranks: 2, jobs: 1\n" in text
-    assert f" train, key train: ranks 0,1 of 2, jobs {job}\n" in text
+    assert f" train, key train: size 2, joined ranks 0,1, job numbers {job}\n" in text
     g.kill()
     wait_until("the end of the helper", lambda: g.net.json("status")["manager"]["pid"] is None)
     assert metrics() == {**m, "up": 0} and "manager     not running any longer" in g.net.fpisa("status")
