@@ -163,7 +163,7 @@ static void run(struct sim *s, struct port_plan p)
 
 		r->req = (struct fpisa_request){.chunks = (uint64_t)p.chunks, .left = (uint64_t)p.chunks};
 		assert_int_equal(fpisa_window_reset(&r->w, &r->flight, WINDOW, WINDOW, 0, NULL, 0), 0);
-		fpisa_flight_init(&r->flight, 1, FRAME_BYTES);
+		fpisa_flight_init(&r->flight, 1, FRAME_BYTES, (uint32_t)p.ranks);
 		fpisa_window_start(&r->w, &r->req);
 	}
 	for (int i = 0; i < p.flows; i++)
@@ -235,14 +235,17 @@ static void losses_without_a_queue(void **state)
 }
 
 /*
- * Check a call of any number of ranks while another flow fills the port. In the long run the call gets between half and
- * twice its fair share, which is half of the port. If ranks always reduced their limit when they found their own frames
- * in the queue, they would get a hundredth of the port.
+ * Check a call of any number of ranks while another flow fills the port. If ranks always reduced their limit when they
+ * found their own frames in the queue, they would get a hundredth of the port. If each rank lowered its limit only for
+ * its own losses, 4 ranks would get less than half.
  */
 static void beside_another_flow(void **state)
 {
+	static const double least[] = {0.4, 0.5, 0.35};
+
 	(void)state;
-	for (int ranks = 2; ranks <= 8; ranks *= 2) {
+	for (int i = 0; i < 3; i++) {
+		int ranks = 2 << i;
 		struct port_plan p = {
 			.ranks = ranks, .flows = 1, .frame_ns = 280000, .room = 300, .delay = 2, .chunks = 4000};
 		struct sim s;
@@ -251,7 +254,7 @@ static void beside_another_flow(void **state)
 		run(&s, p);
 		ours = (double)s.served[0] / (s.served[0] + s.served[1]);
 		print_message("%d ranks beside another flow: %.2f of the port\n", ranks, ours);
-		assert_true(ours > 0.25);
+		assert_true(ours > least[i]);
 	}
 }
 

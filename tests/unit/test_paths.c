@@ -261,7 +261,7 @@ static void begin(struct world *x, const struct path_plan *p)
 		for (int k = 0; k < p->aggregators; k++)
 			assert_int_equal(
 				fpisa_window_reset(&r->w[k], &r->flight, WINDOW, WINDOW, 0, layout, (uint32_t)k), 0);
-		fpisa_flight_init(&r->flight, (uint32_t)p->aggregators, FRAME_BYTES);
+		fpisa_flight_init(&r->flight, (uint32_t)p->aggregators, FRAME_BYTES, (uint32_t)p->ranks);
 	}
 }
 

@@ -63,7 +63,7 @@ static struct narrow *make_narrow(struct fpisa *f, int room, int tells)
 
 	*x = (struct narrow){.base = {.ops = &narrow_ops}, .t = f->shard->t, .room = room, .tells = tells};
 	f->shard->t = &x->base;
-	fpisa_flight_init(&f->flight, 1, sizeof(struct fpisa_hdr) + ELEMENTS * 4);
+	fpisa_flight_init(&f->flight, 1, sizeof(struct fpisa_hdr) + ELEMENTS * 4, f->hello.workers);
 	return x;
 }
 
@@ -170,7 +170,7 @@ static void queue_is_not_loss(void **state)
 
 	(void)state;
 	assert_int_equal(fpisa_window_reset(&w, &flight, WINDOW, WINDOW, 0, NULL, 0), 0);
-	fpisa_flight_init(&flight, 1, 128);
+	fpisa_flight_init(&flight, 1, 128, 2);
 	w.rto.rto_ns = FPISA_RTO_MIN_NS;
 	fpisa_window_start(&w, &r);
 	assert_int_equal(send_all(&w, now), WINDOW);
@@ -196,7 +196,7 @@ static void queue_is_not_loss(void **state)
 static void begin_window(struct fpisa_window *w, struct fpisa_flight *flight, struct fpisa_request *r)
 {
 	assert_int_equal(fpisa_window_reset(w, flight, 4, 4, 0, NULL, 0), 0);
-	fpisa_flight_init(flight, 1, 0);
+	fpisa_flight_init(flight, 1, 0, 2);
 	fpisa_window_start(w, r);
 	assert_int_equal(send_all(w, 1000 * MS), 4);
 }
@@ -323,7 +323,7 @@ static void marks_halve_once_a_round_trip(void **state)
 
 	(void)state;
 	assert_int_equal(fpisa_window_reset(&w, &flight, WINDOW, WINDOW, 0, NULL, 0), 0);
-	fpisa_flight_init(&flight, 1, 128);
+	fpisa_flight_init(&flight, 1, 128, 2);
 	assert_int_equal(flight.congestion.limit, WINDOW);
 	fpisa_window_start(&w, &r);
 	for (int i = 0; i < 8; i++) {

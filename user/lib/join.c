@@ -326,7 +326,8 @@ int fpisa_join_end(struct fpisa *f)
 	if (rc)
 		return rc;
 	frame_bytes = sizeof(struct fpisa_hdr) + fpisa_payload_bytes(f->format, f->hello.elements);
-	fpisa_flight_init(&f->flight, f->layout.shards, f->shard->t->in_process ? 0 : (uint32_t)frame_bytes);
+	fpisa_flight_init(&f->flight, f->layout.shards, f->shard->t->in_process ? 0 : (uint32_t)frame_bytes,
+			  f->hello.workers);
 	return fpisa_shared_descriptors(f);
 }
 

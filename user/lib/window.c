@@ -62,7 +62,7 @@ int fpisa_window_reset(struct fpisa_window *w, struct fpisa_flight *flight, uint
 	return 0;
 }
 
-void fpisa_flight_init(struct fpisa_flight *flight, uint32_t windows, uint32_t frame_bytes)
+void fpisa_flight_init(struct fpisa_flight *flight, uint32_t windows, uint32_t frame_bytes, uint32_t ranks)
 {
 	uint32_t slots = 0;
 
@@ -71,7 +71,7 @@ void fpisa_flight_init(struct fpisa_flight *flight, uint32_t windows, uint32_t f
 	flight->windows = windows;
 	flight->in_flight = flight->unanswered = 0;
 	flight->turn = flight->result_ns = 0;
-	fpisa_congestion_init(&flight->congestion, slots, frame_bytes, windows);
+	fpisa_congestion_init(&flight->congestion, slots, frame_bytes, windows, ranks);
 }
 
 void fpisa_window_move(struct fpisa_window_slot *slot, struct fpisa_window_queue *to)
@@ -253,7 +253,7 @@ static uint64_t measure(struct fpisa_window *w, const struct fpisa_window_slot *
 	else
 		fpisa_rto_bound(&w->rto, rtt_ns, slot->among, !a->retransmit);
 	fpisa_rto_load(&w->rto, slot->among);
-	fpisa_base_sample(&w->base, rtt_ns);
+	fpisa_base_sample(&w->base, rtt_ns, a->ours || a->unknown);
 	return rtt_ns;
 }
 
@@ -288,6 +288,7 @@ static void told_lost(struct fpisa_window *w, const struct fpisa_window_slot *sl
 	if (!slot->chunk || before->chunk != slot->chunk - 1 || !before->tries || before->sent_ns >= slot->first_ns ||
 	    before->queue == &w->ready)
 		return;
+	fpisa_congestion_lost_by_any(&w->flight->congestion, &w->base, before->first_ns, now);
 	before->since_ns = now;
 	set_in_flight(w, before, 0);
 	fpisa_window_move(before, a->lost_ours ? &w->lost : &w->there);
@@ -300,13 +301,15 @@ void fpisa_window_answered(struct fpisa_window *w, struct fpisa_window_slot *slo
 	uint64_t rtt_ns = slot->first_ns < resumed_ns ? 0 : measure(w, slot, a, now - slot->first_ns);
 
 	if (answers_retransmission(slot, a) || (slot->tries > 1 && a->unknown))
-		fpisa_congestion_lost(c, slot->sent_ns, now);
+		fpisa_congestion_lost(c, &w->base, slot->sent_ns, now);
+	if (a->retransmit)
+		fpisa_congestion_lost_by_any(c, &w->base, slot->first_ns, now);
 	if (a->marked)
 		fpisa_congestion_halve(c, slot->sent_ns, now);
 	if (a->lost_ours || a->lost_others)
 		told_lost(w, slot, a, now);
 	heard(w, ends_silence(w, slot, a) ? slot->sent_ns : slot->first_ns, now);
-	fpisa_congestion_result(c, rtt_ns, w->base.ns, a->ours || a->unknown, now);
+	fpisa_congestion_result(c, rtt_ns, &w->base, a->ours || a->unknown, now);
 	go_on(w, slot);
 }
 
@@ -332,6 +335,8 @@ static struct fpisa_rto rto_of(const struct fpisa_window *w)
 	struct fpisa_rto rto = w->rto;
 
 	rto.rto_ns = fpisa_rto_among(&rto, rto.rto_ns, w->flight->unanswered);
+	if (w->flight->windows > 1 && fpisa_base_queued(&w->base))
+		return rto;
 	for (uint32_t i = 0; i < w->flight->windows; i++) {
 		const struct fpisa_rto *other = &w->flight->window[i]->rto;
 

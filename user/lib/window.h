@@ -107,7 +107,7 @@ int fpisa_window_reset(struct fpisa_window *w, struct fpisa_flight *flight, uint
  * Begin a generation with frames of `frame_bytes` bytes, as in fpisa_congestion_init(). Call this after all windows
  * were reset.
  */
-void fpisa_flight_init(struct fpisa_flight *flight, uint32_t windows, uint32_t frame_bytes);
+void fpisa_flight_init(struct fpisa_flight *flight, uint32_t windows, uint32_t frame_bytes, uint32_t ranks);
 
 /* Assign chunks of an appended request to idle slots. */
 void fpisa_window_start(struct fpisa_window *w, struct fpisa_request *r);
