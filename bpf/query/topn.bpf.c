@@ -41,24 +41,16 @@ GLOBAL_FN int rise(__u32 i, __u32 key)
 #include "fpisa/query/topn.h"
 
 /*
- * Return the set of rows whose key is at least `floor`. Bit i stands for row 32 x `block` + i. Return 0 if the frame
- * does not contain all 32 rows. The loop is unrolled and has no branches.
+ * Return the set of rows whose key is below `floor`. The word at *p belongs to the first of the 32 rows. The loop is
+ * unrolled and has no branches, because `wide` is a constant.
  */
-GLOBAL_FN __u64 scan_block(struct xdp_md *ctx, __u32 block, __u64 floor)
+static __always_inline __u64 rows_below(const struct fpisa_query_config *q, void *p, __u64 floor, int wide)
 {
-	const struct fpisa_query_config *q = config();
-	void *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET;
 	__u64 below = 0;
 
-	if (block >= FPISA_QUERY_ROWS / FPISA_BLOCK)
-		return 0;
-	p += block * FPISA_BLOCK * q->row_bytes;
-	if (p + FPISA_BLOCK * q->row_bytes > (void *)(long)ctx->data_end)
-		return 0;
-	p += fpisa_topn_at(q);
 	FPISA_UNROLLED
 	for (int i = 0; i < FPISA_BLOCK; i++) {
-		__u64 less = fpisa_topn_key(q, *(__u32 *)p) - floor;
+		__u64 less = fpisa_topn_key(q, *(__u32 *)p, wide) - floor;
 
 		fpisa_opaque(less);
 		less >>= 63;
@@ -66,12 +58,32 @@ GLOBAL_FN __u64 scan_block(struct xdp_md *ctx, __u32 block, __u64 floor)
 		below |= less << i;
 		p += q->row_bytes;
 	}
+	return below;
+}
+
+/*
+ * Return the set of rows whose key is at least `floor`. Bit i stands for row 32 x `block` + i. Return 0 if the frame
+ * does not contain all 32 rows.
+ */
+GLOBAL_FN __u64 scan_block(struct xdp_md *ctx, __u32 block, __u64 floor)
+{
+	const struct fpisa_query_config *q = config();
+	void *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET;
+	__u64 below;
+
+	if (block >= FPISA_QUERY_ROWS / FPISA_BLOCK)
+		return 0;
+	p += block * FPISA_BLOCK * q->row_bytes;
+	if (p + FPISA_BLOCK * q->row_bytes > (void *)(long)ctx->data_end)
+		return 0;
+	p += fpisa_topn_at(q);
+	below = fpisa_form_is_wide(q->form) ? rows_below(q, p, floor, 1) : rows_below(q, p, floor, 0);
 	return below ^ 0xffffffff;
 }
 
 static __always_inline __u32 key_of(const struct fpisa_query_config *q, const void *row)
 {
-	return fpisa_topn_key(q, *(const __u32 *)(row + fpisa_topn_at(q)));
+	return fpisa_topn_key(q, *(const __u32 *)(row + fpisa_topn_at(q)), fpisa_form_is_wide(q->form));
 }
 
 GLOBAL_FN int scan_row(struct xdp_md *ctx, __u32 i, __u64 floor)

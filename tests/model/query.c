@@ -146,5 +146,5 @@ __u32 query_key(__u32 value)
 	__u32 bits;
 
 	memcpy(&bits, &f, sizeof(bits));
-	return fpisa_topn_key(&c, bits);
+	return fpisa_topn_key(&c, bits, 0);
 }

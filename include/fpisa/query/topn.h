@@ -42,12 +42,15 @@ static __always_inline __u32 fpisa_topn_at(const struct fpisa_query_config *q)
 	return fpisa_form_is_wide(q->form) ? q->row_bytes - (__u32)sizeof(__u32) : q->key_bytes;
 }
 
-/* Return the place of a row in the order of the query, from this word. Rows with the largest keys come first. */
-static __always_inline __u32 fpisa_topn_key(const struct fpisa_query_config *q, __u32 word)
+/*
+ * Return the place of a row in the order of the query, from this word. `wide` is nonzero if the word is a short place.
+ * Rows with the largest keys come first.
+ */
+static __always_inline __u32 fpisa_topn_key(const struct fpisa_query_config *q, __u32 word, int wide)
 {
 	__u32 flip = q->flags & FPISA_QUERY_ASCENDING ? ~0u : 0;
 
-	return (fpisa_form_is_wide(q->form) ? word : fpisa_order_key(word)) ^ flip;
+	return (wide ? word : fpisa_order_key(word)) ^ flip;
 }
 
 /* Return whether rows that equal T pass, even if they are counted. */

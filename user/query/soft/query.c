@@ -109,7 +109,8 @@ static void begin(struct fpisa_soft_query *q, __u32 epoch)
 static __u32 key_at(const struct fpisa_soft_query *q, const char *rows, __u32 i)
 {
 	return fpisa_topn_key(&q->config,
-			      fpisa_load32(rows + (size_t)i * q->config.row_bytes + fpisa_topn_at(&q->config)));
+			      fpisa_load32(rows + (size_t)i * q->config.row_bytes + fpisa_topn_at(&q->config)),
+			      fpisa_form_is_wide(q->config.form));
 }
 
 /* Fix the filter for this epoch, because rows have arrived. Return the state of the filter. */
