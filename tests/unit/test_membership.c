@@ -934,6 +934,31 @@ static void who_may_not_register(void **state)
 	assert_refused(&w->of[AGG + 2], FPISA_MANAGER_R_order, "must come first");
 }
 
+/* A host whose address is link-local is refused, and accepted once it has a global address. */
+static void a_link_local_address(void **state)
+{
+	const struct fpisa_address link_local = {.b = {0xfe, 0x80, [15] = 9}};
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REGISTER);
+	struct world *w = world_with_aggregators(0);
+	struct told *t = call(w, AGG, 200, "aggs");
+
+	(void)state;
+	msg.reg = (struct fpisa_manager_register){.version = FPISA_VERSION, .port = 18000, .slots = 1024};
+	t->caller.address = link_local;
+	say(w, t, &msg);
+	assert_refused(t, FPISA_MANAGER_R_busy, "this host's address fe80::9 is link-local; wait until");
+	t = call(w, AGG, 200, "aggs");
+	msg.reg.address = link_local;
+	say(w, t, &msg);
+	assert_refused(t, FPISA_MANAGER_R_aggregator, "ranks of other hosts cannot reach this address");
+	t = call(w, 0, 1, "key");
+	t->caller.address = link_local;
+	join(w, t, "train", 0, 1);
+	assert_refused(t, FPISA_MANAGER_R_busy, "this host's address fe80::9 is link-local; wait until");
+	assert_int_equal(w->record[0].id, 0);
+	assert_last(register_at(w, AGG, 200, "aggs", 10000, FPISA_VERSION), FPISA_MANAGER_REGISTERED);
+}
+
 static void an_aggregator_dies(void **state)
 {
 	for (int how = 0; how < 5; how++) {
@@ -1940,6 +1965,7 @@ int main(void)
 		cmocka_unit_test(no_tree),
 		cmocka_unit_test(a_tree_after_a_restart),
 		cmocka_unit_test(who_may_not_register),
+		cmocka_unit_test(a_link_local_address),
 		cmocka_unit_test(an_aggregator_dies),
 		cmocka_unit_test(a_job_that_one_cannot_make),
 		cmocka_unit_test(a_manager_waits_for_its_aggregators),

@@ -192,7 +192,8 @@ int parse_ipv4(const char *what, const char *s, __be32 *out)
 bool is_machine(const struct fpisa_address *a)
 {
 	if (!fpisa_is_ipv4(a))
-		return fpisa_is_address(a) && !fpisa_is_multicast(a) && !fpisa_is_loopback6(a);
+		return fpisa_is_address(a) && !fpisa_is_multicast(a) && !fpisa_is_loopback6(a) &&
+		       !fpisa_is_link_local(a);
 	return a->b[12] && a->b[12] != IN_LOOPBACKNET && a->b[12] < 224;
 }
 

@@ -399,14 +399,14 @@ void doctor_device(struct doctor *d, const char *dev, bool named)
 		finding(d, LEVEL_FAULT, dev, "link", NULL, "%s", strerror(-err));
 		return;
 	}
-	/* An interface that is down is checked only if the user named it. */
-	if (!named && !(v.link.flags & IFF_UP))
+	datapath_program_on(v.link.index, &v.xdp);
+	v.ours = d->dp && datapath_attached(d->dp, v.link.index, &v.xdp) > 0;
+	/* An interface that is down is checked only if the user named it, or if it has the datapath. */
+	if (!named && !v.ours && !(v.link.flags & IFF_UP))
 		return;
 	if (ethtool_driver(dev, v.driver))
 		snprintf(v.driver, sizeof(v.driver), "%s", *v.link.kind ? v.link.kind : "?");
 	v.know_features = !netdev_xdp_features(v.link.index, &v.features);
-	datapath_program_on(v.link.index, &v.xdp);
-	v.ours = d->dp && datapath_attached(d->dp, v.link.index, &v.xdp) > 0;
 	if (!link_ethernet(&v.link)) {
 		finding(d, named || v.xdp.program.id ? LEVEL_FAULT : LEVEL_OK, dev, "link", NULL,
 			"frames of the interface have no Ethernet headers, so a datapath would not see workers");

@@ -233,7 +233,25 @@ static void check_pool(struct doctor *d, const struct manager_policy *p)
 			__builtin_popcountll(p->jobs), free_slots < p->slots ? free_slots : p->slots, p->slots);
 }
 
-/* Check the registration, which the agent records at the first place. */
+/* Name the aggregators that have gone since the manager was started. */
+static void check_gone(struct doctor *d, const struct datapath_groups *g)
+{
+	char names[AGGREGATORS * (ENDPOINT_LEN + 2)] = "", a[ENDPOINT_LEN];
+	struct aggregator_record r;
+	size_t n = 0;
+
+	for (__u32 i = 0; i < AGGREGATORS; i++)
+		if (!datapath_aggregator_get(g, i, &r) && fpisa_is_address(&r.address) && r.gone)
+			n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s", n ? ", " : "",
+					      fpisa_endpoint_text(&r.address, (__u16)r.port, a));
+	if (n)
+		finding(d, LEVEL_WARN, subject, "aggregators", NULL,
+			"groups get no shares of aggregators that are gone: %s; start fpisa serve on these hosts, or restart "
+			"this manager to forget them",
+			names);
+}
+
+/* Check the registration, which the agent records at the first place. A manager records other hosts there. */
 static void check_registered(struct doctor *d, const struct manager_policy *p, const struct datapath_groups *g)
 {
 	struct aggregator_record r;
@@ -241,7 +259,7 @@ static void check_registered(struct doctor *d, const struct manager_policy *p, c
 
 	if (datapath_aggregator_get(g, 0, &r))
 		return;
-	if (fpisa_is_address(&r.address))
+	if (fpisa_is_address(&r.address) && fpisa_address_is_here(&r.host))
 		finding(d, LEVEL_OK, subject, "registered", NULL, "registered as aggregator %s with the manager at %s",
 			fpisa_endpoint_text(&r.address, (__u16)r.port, a), p->manager ?: "the host of its --manager");
 	else
@@ -290,6 +308,7 @@ static void check_process(struct doctor *d, const struct manager_policy *p, bool
 		} else {
 			check_descriptors(d, pid);
 			check_port(d, p);
+			check_gone(d, g);
 		}
 		check_pool(d, p);
 	}

@@ -9,6 +9,7 @@
 
 #include "aggregators.h"
 #include "jobs.h"
+#include "lib/base/address.h"
 #include "members.h"
 
 /* Refuse an impossible request: tell the caller why, and hang up. */
@@ -450,6 +451,23 @@ static bool of_a_member(struct manager *m, struct manager_group *g, __u32 rank, 
 	}
 }
 
+/*
+ * Refuse a host that connects from a link-local address, which only its link reaches. Its other addresses may be tentative,
+ * so the host may try again.
+ */
+static bool refuse_link_local(struct manager *m, struct manager_caller *c)
+{
+	char a[FPISA_ADDRESS_LEN];
+
+	if (!fpisa_is_link_local(&c->address))
+		return false;
+	refuse_caller(
+		m, c, FPISA_MANAGER_R_busy, 0,
+		"this host's address %s is link-local; wait until its global address is no longer tentative, or add one",
+		fpisa_address_text(&c->address, a));
+	return true;
+}
+
 void manager_message(struct manager *m, struct manager_caller *from, const struct fpisa_manager_message *msg)
 {
 	struct fpisa_manager_message pong = fpisa_manager_message(FPISA_MANAGER_PONG);
@@ -459,12 +477,15 @@ void manager_message(struct manager *m, struct manager_caller *from, const struc
 		m->aggregator[from->aggregator - 1].heard_ms = m->now_ms;
 	switch ((enum fpisa_manager_type)msg->type) {
 	case FPISA_MANAGER_REGISTER:
+		if (refuse_link_local(m, from))
+			return;
 		manager_register(m, from, &msg->reg, &why);
 		if (why.reason)
 			refuse_caller(m, from, why.reason, 0, "%s", why.text);
 		return;
 	case FPISA_MANAGER_JOIN:
-		join(m, from, &msg->join);
+		if (!refuse_link_local(m, from))
+			join(m, from, &msg->join);
 		return;
 	case FPISA_MANAGER_RETURN:
 		come_back(m, from, &msg->join);

@@ -36,7 +36,8 @@ struct agent {
 	struct agent_jobs jobs;
 	struct helper helper;
 	struct fpisa_psk psk;
-	bool keyed; /* the next connection uses `psk`, the last key of the file */
+	bool keyed;	/* the next connection uses `psk`, the last key of the file */
+	bool colocated; /* the manager may be a host with the same file, and so this host */
 	union fpisa_sockaddr to[FPISA_HOST_ADDRESSES];
 	int addresses, at;
 	struct fpisa_channel *channel; /* connection to the manager; NULL: not connected */
@@ -142,10 +143,26 @@ static void begin_connection(struct agent *a, int fd)
 	say_register(a);
 }
 
+/* Return whether this host has received the manager's address since the start, and is the manager. */
+static bool is_manager_here(const struct agent *a)
+{
+	const struct fpisa_address manager = fpisa_address_from(&a->to[a->at]);
+
+	return a->colocated && fpisa_address_is_here(&manager);
+}
+
 static void connect_manager(struct agent *a)
 {
-	int fd = fpisa_connect_within(&a->to[a->at], CONNECT_MS);
+	int fd;
 
+	if (is_manager_here(a)) {
+		a->failed = refuse(
+			-EADDRNOTAVAIL,
+			"serve: manager %s: this host has received this address, and is the manager; start fpisa serve again",
+			a->manager);
+		return;
+	}
+	fd = fpisa_connect_within(&a->to[a->at], CONNECT_MS);
 	a->now_ms = process_ms();
 	a->heard_ms = a->now_ms;
 	if (fd < 0) {
@@ -398,6 +415,7 @@ int agent_run(struct config *c, const char *pin)
 	a->policy = c->manager;
 	a->manager = c->manager.manager;
 	a->key_file = c->manager.key_file;
+	a->colocated = c->manager.colocated;
 	a->jobs = (struct agent_jobs){.ops = &ops, .arg = a, .pool = c->manager.jobs};
 	err = start(a, c, pin, &loaded);
 	if (err) {

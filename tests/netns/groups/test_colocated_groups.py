@@ -145,6 +145,24 @@ def test_unit(hosts):
     assert hosts.serve(0, *confined).startswith("loaded on eth0 and lo")
 
 
+def test_late_address_of_the_manager(hosts):
+    """If the first host gets its address after the start, `fpisa serve` ends with an error, so that its unit starts it again as the manager. If
+    the manager's host loses its address, doctor does not take the record of another host for its own."""
+    hosts.agg.ip(f"addr del {FIRST}/24 dev eth0", "addr add 10.98.0.99/24 dev eth0")
+    assert hosts.serve(0).startswith("loaded on eth0 and lo")
+    assert "keeps trying" in hosts.agents[0].stderr.readline()
+    hosts.agg.ip(f"addr add {FIRST}/24 dev eth0")
+    err = hosts.agents[0].communicate(timeout=20)[1]
+    assert f"manager {FIRST}: this host has received this address, and is the manager; start fpisa serve again" in err
+    assert hosts.agents[0].returncode == 1
+    assert hosts.serve(0).startswith("serving groups")
+    hosts.serve(1)
+    wait_until("the aggregator", lambda: hosts.registered() == {"10.98.0.12"}, 10)
+    hosts.agg.ip(f"addr del {FIRST}/24 dev eth0")
+    found = examine(hosts.agg, "--config", hosts.config)["manager", "registered"]
+    assert found["level"] == "fault" and "is not registered" in found["text"], found
+
+
 def test_port_of_the_manager(hosts):
     """The manager listens at the port in `manager`, and the other hosts connect to this port. A different `port` is refused."""
     with open(hosts.config) as f:

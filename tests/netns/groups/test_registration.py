@@ -646,3 +646,41 @@ def test_other_family(site):
     site.net.address = "10.98.0.1"
     site.register(1)
     assert sum_with_shares(site, "g") == ["10.98.0.1", "10.98.0.3"]
+
+
+def make_tentative(host, address):
+    """Add the address again, and let duplicate address detection last for a minute."""
+    host.ip(f"addr del {address}/64 dev eth0")
+    for name, value in (("accept_dad", 1), ("dad_transmits", 60)):
+        host.sysctl(f"conf/eth0/{name}", value, family="ipv6")
+    host.ip(f"addr add {address}/64 dev eth0")
+
+
+@pytest.mark.parametrize("site", ["IPv6"], indirect=True)
+def test_tentative_address(site):
+    """While the only global address of a host is tentative, the host connects from its link-local address. The manager refuses its rank with
+    the reason, and its aggregator until the address can be used."""
+    make_tentative(site.net.worker[0], f"{site.net.subnet}11")
+    answer = site.start(0, "g", 0, 1, {"sum": "float32"}).line()
+    assert answer["rc"] == -errno.EBUSY and re.search("this host's address fe80::.* is link-local; wait until", answer["error"]), answer
+    host, address = site.net.other[0], f"{site.net.subnet}2"
+    make_tentative(host, address)
+    agent = site.register(0, wait=False)
+    assert re.search("this host's address fe80::.* is link-local; .*; fpisa serve keeps trying", agent.stderr.readline())
+    assert not site.net.registered()
+    host.ip(f"addr del {address}/64 dev eth0", f"addr add {address}/64 dev eth0 nodad")
+    wait_until("the aggregator", lambda: list(site.net.registered()) == [address], 10)
+
+
+def test_doctor_names_aggregators_that_are_gone(site):
+    """On the manager's host, doctor warns of aggregators that are gone."""
+    def found():
+        return examine(site.net.agg, "--config", site.config).get(("manager", "aggregators"))
+
+    for i in range(OTHERS):
+        site.register(i)
+    assert not found()
+    end(site.agents[0])
+    wait_until("its end", lambda: len(site.net.registered()) == 1, 5)
+    warning = found()
+    assert warning["level"] == "warn" and "aggregators that are gone: 10.98.0.2:18000; start fpisa serve" in warning["text"], warning

@@ -113,6 +113,12 @@ def test_gro_of_a_peer_that_cannot_be_seen(lab):
 def test_links_that_are_down(lab):
     net = inhabited(lab())
     net.agg.ip("link set p0 down")
+    assert "p0" not in {subject for subject, _ in examine(net.agg)}
+    net.fpisa("load", "p1")
+    net.agg.ip("link set p1 down")
+    assert examine(net.agg)["p1", "link"]["text"] == "the interface is down"
+    net.agg.ip("link set p1 up")
+    net.fpisa("unload")
     fixes(net.agg, ["p0", "p1"], "p0", "link", says="the interface is down", text=True)
     net.worker[1].ip("link set eth0 down")
     fixes(net.agg, ["p0", "p1"], "p1", "link", says="the peer eth0 is down")
