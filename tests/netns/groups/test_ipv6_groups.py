@@ -129,5 +129,5 @@ def test_unit_has_the_address_families_it_needs(groups, config):
     with open(os.path.join(TOP, "user", "system", "fpisa-manager.service.in")) as f:
         families, = re.findall("^RestrictAddressFamilies=(.*)$", f.read(), re.M)
     g = groups(2, *config, serve=False)
-    g.serve(sys.executable, os.path.join(HERE, "families.py"), families)
+    g.serve(sys.executable, os.path.join(HERE, "socket_filter.py"), families)
     right(g.group("train", range(2), SUM, hold=True))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Run a command that can only open sockets of some address families, as RestrictAddressFamilies of systemd does:
-families.py "AF_INET AF_UNIX" COMMAND..."""
+socket_filter.py "AF_INET AF_UNIX" COMMAND..."""
 import ctypes
 import errno
 import os
