@@ -120,16 +120,59 @@ static __always_inline int unaddressed(__u32 id)
 	return XDP_DROP;
 }
 
+/* 0 modulo 65535, and greater than an address's sum */
+#define ZERO (0xffffull << 20)
+
+/*
+ * Replace the IPv6 header after `tag` bytes of VLAN tags, with which the copies of a job with ranks of both families are
+ * made, by an IPv4 header without addresses. Return 0, or nonzero on an error. Packet pointers become invalid.
+ */
+static __always_inline int narrow_after(struct xdp_md *ctx, __u32 tag)
+{
+	__u8 front[2 * ETH_ALEN + FPISA_VLAN_LEN];
+	struct headers6 wide;
+	struct headers h;
+	__u8 class;
+	__u16 len;
+
+	if (!find_headers6(ctx, &wide, tag))
+		return 1;
+	class = class_of(wide.ip);
+	len = bpf_ntohs(wide.ip->payload_len) + FPISA_IP_LEN;
+	__builtin_memcpy(front, (void *)(long)ctx->data, 2 * ETH_ALEN + tag);
+	if (bpf_xdp_adjust_head(ctx, NARROWED) || !find_headers_after(ctx, &h, tag))
+		return 1;
+	__builtin_memcpy((void *)(long)ctx->data, front, 2 * ETH_ALEN + tag);
+	h.eth->h_proto = bpf_htons(ETH_P_IP);
+	*h.ip = (struct iphdr){.version = 4,
+			       .ihl = 5,
+			       .tos = class,
+			       .tot_len = bpf_htons(len),
+			       .frag_off = bpf_htons(0x4000),
+			       .ttl = 64,
+			       .protocol = IPPROTO_UDP};
+	return 0;
+}
+
+/* Narrow a copy for an IPv4 rank of a job with ranks of both families. Return 0, or nonzero on an error. */
+GLOBAL_FN int narrow_copy(struct xdp_md *ctx)
+{
+	return has_tag(ctx) ? narrow_after(ctx, FPISA_VLAN_LEN) : narrow_after(ctx, 0);
+}
+
 /*
  * Address the copy, whose destination is 0. Update the UDP checksum, which is still that of the original, by equation 3 of
- * RFC 1624.
+ * RFC 1624. The original has the source `job->address`.
  */
 static __always_inline void address_copy(struct outer *h, const struct fpisa_job *job, const struct fpisa_rank *to)
 {
+	const struct fpisa_address own = fpisa_own_address(job, &to->addr);
+
 	/* Do not add a checksum to a frame without one, which comes from a datapath whose upgrade is in progress. */
 	if (h->udp->check)
 		h->udp->check = fold_udp_checksum((__u16)~h->udp->check + (__u16)~h->udp->dest + to->port +
-						  fpisa_address_sum(&to->addr));
+						  fpisa_address_sum(&to->addr) + fpisa_address_sum(&own) + ZERO -
+						  fpisa_address_sum(&job->address));
 	h->udp->dest = to->port;
 	if (h->ip6) {
 		write_ipv6(h->ip6, &job->address, &to->addr, class_of(h->ip6), h->udp->len,
@@ -138,6 +181,7 @@ static __always_inline void address_copy(struct outer *h, const struct fpisa_job
 	}
 	if (!h->ip)
 		return;
+	h->ip->saddr = own.w[3];
 	h->ip->daddr = to->addr.w[3];
 	h->ip->check = 0;
 	h->ip->check = ip_checksum(h->ip);
@@ -164,7 +208,7 @@ int fpisa_egress(struct xdp_md *ctx)
 		return unaddressed(id);
 	key = id * FPISA_MAX_WORKERS + rank;
 	peer = bpf_map_lookup_elem(&fpisa_peers, &key);
-	if (!peer || !find_outer(ctx, &h))
+	if (!peer || (job->ipv4 && fpisa_is_ipv4(&job->rank[rank].addr) && narrow_copy(ctx)) || !find_outer(ctx, &h))
 		return unaddressed(id);
 	eth = (void *)(long)ctx->data;
 	if ((void *)(eth + 1) > (void *)(long)ctx->data_end)

@@ -60,6 +60,20 @@ GLOBAL_FN int is_proved(struct xdp_md *ctx, __u32 id)
 #define FAMILY_IPV4 2 /* AF_INET */
 #define FAMILY_IPV6 10
 
+/* Set the addresses and the family of a lookup. */
+static __always_inline void set_addresses(struct bpf_fib_lookup *fib, const struct fpisa_address *from,
+					  const struct fpisa_address *to)
+{
+	fib->family = fpisa_is_ipv4(from) ? FAMILY_IPV4 : FAMILY_IPV6;
+	if (fib->family == FAMILY_IPV4) {
+		fib->ipv4_dst = to->w[3];
+		fib->ipv4_src = from->w[3];
+		return;
+	}
+	__builtin_memcpy(fib->ipv6_dst, to, sizeof(*to));
+	__builtin_memcpy(fib->ipv6_src, from, sizeof(*from));
+}
+
 /*
  * Find the destination of the answer to `rank`'s HELLO and of its later results. Use the kernel's routes and
  * neighbours, and the listed address of the rank, not the address in the frame. Look up the route as for packets of the
@@ -73,6 +87,7 @@ GLOBAL_FN int find_nexthop(struct xdp_md *ctx, __u32 id, __u32 rank)
 	struct fpisa_peer *peer;
 	struct fpisa_job *job = lookup(&fpisa_jobs, id);
 	__u32 ingress = ctx->ingress_ifindex;
+	struct fpisa_address own;
 	struct headers h;
 	long rc;
 
@@ -95,14 +110,8 @@ GLOBAL_FN int find_nexthop(struct xdp_md *ctx, __u32 id, __u32 rank)
 		hop->ifindex = ingress;
 		return FPISA_V_ok;
 	}
-	fib.family = fpisa_is_ipv4(&job->address) ? FAMILY_IPV4 : FAMILY_IPV6;
-	if (fib.family == FAMILY_IPV4) {
-		fib.ipv4_dst = phv->from.w[3];
-		fib.ipv4_src = job->address.w[3];
-	} else {
-		__builtin_memcpy(fib.ipv6_dst, &phv->from, sizeof(phv->from));
-		__builtin_memcpy(fib.ipv6_src, &job->address, sizeof(job->address));
-	}
+	own = fpisa_own_address(job, &phv->from);
+	set_addresses(&fib, &own, &phv->from);
 	rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
 	if (rc == BPF_FIB_LKUP_RET_NO_NEIGH)
 		return FPISA_V_unresolved;

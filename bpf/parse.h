@@ -46,11 +46,13 @@ static __always_inline int is_ours(struct xdp_md *ctx, const struct headers *h, 
 /* Return whether a job has the address that consists of these two halves. */
 GLOBAL_FN int is_address(__u64 high, __u64 low)
 {
+	const struct fpisa_address to = {.d = {high, low}};
+
 #pragma clang loop unroll(disable)
 	for (__u32 id = 0; id < FPISA_MAX_JOBS; id++) {
 		struct fpisa_job *job = lookup(&fpisa_jobs, id);
 
-		if (job && job->active && job->address.d[0] == high && job->address.d[1] == low)
+		if (job && job->active && fpisa_is_own_address(job, &to))
 			return 1;
 	}
 	return 0;
@@ -70,7 +72,7 @@ static __always_inline enum fpisa_verdict find_job(struct packet *p, struct fpis
 		return is_address(to.d[0], to.d[1]) ? FPISA_V_ok : FPISA_V_wrong_destination;
 	p->id = p->h.fpisa->job;
 	p->job = job;
-	return fpisa_same_address(&job->address, &to) ? FPISA_V_ok : FPISA_V_wrong_destination;
+	return fpisa_is_own_address(job, &to) ? FPISA_V_ok : FPISA_V_wrong_destination;
 }
 
 /* Find the job of an IPv4 frame with `tag` bytes of VLAN tags. Return FPISA_V_ok, or the verdict with which to pass it. */

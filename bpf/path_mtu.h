@@ -108,7 +108,7 @@ GLOBAL_FN int pass_foreign(struct xdp_md *ctx)
 		return count_verdict(FPISA_MAX_JOBS, FPISA_V_not_ours, XDP_PASS);
 	id = d.fpisa->job;
 	job = lookup(&fpisa_jobs, id);
-	if (!job || !job->active || !fpisa_same_address(&job->address, &d.from) || store_path_mtu(id, job, &d))
+	if (!job || !job->active || !fpisa_is_own_address(job, &d.from) || store_path_mtu(id, job, &d))
 		return count_verdict(FPISA_MAX_JOBS, FPISA_V_not_ours, XDP_PASS);
 	return count_verdict(id, FPISA_V_path_mtu, XDP_PASS);
 }

@@ -21,10 +21,12 @@
 static __always_inline void address_reply(struct headers *h, const struct fpisa_job *job,
 					  const struct fpisa_address *to, __be16 to_port, __u32 payload, __s64 sums)
 {
+	const struct fpisa_address own = fpisa_own_address(job, to);
+
 	h->udp->source = h->udp->dest;
 	h->udp->dest = to_port;
 	h->udp->len = bpf_htons((__u16)(FPISA_UDP_LEN + FPISA_HDR_LEN + payload));
-	h->ip->saddr = job->address.w[3];
+	h->ip->saddr = own.w[3];
 	h->ip->daddr = to->w[3];
 	h->ip->tot_len = bpf_htons((__u16)(FPISA_IP_LEN + FPISA_UDP_LEN + FPISA_HDR_LEN + payload));
 	h->ip->tos = h->ip->tos & FPISA_ECN_MASK ? FPISA_ECT0 : 0;
@@ -32,7 +34,7 @@ static __always_inline void address_reply(struct headers *h, const struct fpisa_
 	h->ip->ttl = 64;
 	h->ip->check = 0;
 	h->ip->check = ip_checksum(h->ip);
-	set_checksums(h, fpisa_address_sum(&job->address) + fpisa_address_sum(to), sums);
+	set_checksums(h, fpisa_address_sum(&own) + fpisa_address_sum(to), sums);
 }
 
 /* Write the Ethernet addresses of a frame to the station `mac`, from the port `local_mac`. */
@@ -66,6 +68,7 @@ GLOBAL_FN int push_tag(struct xdp_md *ctx, __u32 id)
 enum {
 	TO_SENDER = FPISA_MAX_WORKERS, /* to the sender of the frame */
 	TO_GROUP,		       /* to the job's multicast address, or to :: in a unicast job */
+	TO_PARENT,		       /* to a leaf's parent */
 	TO_KERNEL,		       /* on from the sender to the job's address, for the kernel */
 };
 
@@ -75,12 +78,12 @@ static __always_inline const struct fpisa_address *destination(const struct fpis
 {
 	if (to < FPISA_MAX_WORKERS)
 		return &job->rank[to].addr;
-	return to == TO_GROUP ? &job->group : &phv->from;
+	return to == TO_GROUP ? &job->group : to == TO_PARENT ? &job->parent.addr : &phv->from;
 }
 
 /*
- * Insert an IPv6 header into a narrowed frame that is otherwise complete. Return 0, or nonzero on an error. This call
- * invalidates packet pointers.
+ * Insert an IPv6 header into a narrowed frame that is otherwise complete, unless its destination has an IPv4 address.
+ * Return 0, or nonzero on an error. This call invalidates packet pointers.
  */
 GLOBAL_FN int widen(struct xdp_md *ctx, __u32 id, __u32 to)
 {
@@ -96,6 +99,9 @@ GLOBAL_FN int widen(struct xdp_md *ctx, __u32 id, __u32 to)
 	fpisa_opaque(to);
 	if (!job || !phv || !find_headers(ctx, &h))
 		return 1;
+	there = destination(job, phv, to);
+	if (job->ipv4 && fpisa_is_ipv4(there))
+		return 0;
 	class = h.ip->tos;
 	len = h.udp->len;
 	port = h.udp->dest;
@@ -105,7 +111,6 @@ GLOBAL_FN int widen(struct xdp_md *ctx, __u32 id, __u32 to)
 	eth = (void *)wide.ip - FPISA_ETH_LEN;
 	__builtin_memcpy(eth, addresses, sizeof(addresses));
 	eth->h_proto = bpf_htons(ETH_P_IPV6);
-	there = destination(job, phv, to);
 	if (to == TO_KERNEL)
 		write_ipv6(wide.ip, there, &job->address, class, len, 0);
 	else

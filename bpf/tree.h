@@ -39,7 +39,7 @@ GLOBAL_FN int send_up(struct xdp_md *ctx, __u32 id, __u32 payload, __u32 v)
 	port = bpf_ntohs(job->parent.port) + fpisa_port_index(h.fpisa->slot >> 1, job->window, leaf->up.ports);
 	address_ethernet(h.eth, leaf->parent.mac, leaf->parent.local_mac);
 	address_reply(&h, job, &job->parent.addr, bpf_htons(port), payload, sums);
-	return count_verdict(id, v, through(ctx, id, leaf->parent.ifindex, TO_SENDER));
+	return count_verdict(id, v, through(ctx, id, leaf->parent.ifindex, TO_PARENT));
 }
 
 /* Send the values of a round of min or max, which are in the payload, and release the slot. */
@@ -113,15 +113,14 @@ static __always_inline __u32 room_of(__u32 mtu)
 /* Find the route to the parent, as find_nexthop() does. */
 GLOBAL_FN int find_parent(struct xdp_md *ctx, __u32 id)
 {
-	struct bpf_fib_lookup fib = {.family = 2 /* AF_INET */, .l4_protocol = IPPROTO_UDP, .ifindex = 1};
+	struct bpf_fib_lookup fib = {.l4_protocol = IPPROTO_UDP, .ifindex = 1};
 	struct fpisa_leaf *leaf = lookup(&fpisa_leaves, id);
 	struct fpisa_job *job = lookup(&fpisa_jobs, id);
 	long rc;
 
 	if (!leaf || !job)
 		return FPISA_V_internal;
-	fib.ipv4_dst = job->parent.addr.w[3];
-	fib.ipv4_src = job->address.w[3];
+	set_addresses(&fib, &job->address, &job->parent.addr);
 	rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
 	if (rc == BPF_FIB_LKUP_RET_FWD_DISABLED)
 		return FPISA_V_forwarding;
@@ -158,7 +157,7 @@ GLOBAL_FN int hello_up(struct xdp_md *ctx, __u32 id)
 	sum = fpisa_hello_sums(h.fpisa, p);
 	address_ethernet(h.eth, leaf->parent.mac, leaf->parent.local_mac);
 	address_reply(&h, job, &job->parent.addr, job->parent.port, sizeof(*p), checksums_of(&sum));
-	return count_verdict(id, FPISA_V_hello_up, through(ctx, id, leaf->parent.ifindex, TO_SENDER));
+	return count_verdict(id, FPISA_V_hello_up, through(ctx, id, leaf->parent.ifindex, TO_PARENT));
 }
 
 /* Join a leaf's session as join_session() does. Return FPISA_V_hello_up if all ranks wait. */

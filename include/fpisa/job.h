@@ -73,8 +73,8 @@ struct fpisa_job {
 	/* secret from which the keys of tags are derived; 0: no token, and frames have checksums without a key */
 	__u64 token;
 	__u64 token_high;	      /* upper half of the token in a job that the manager created */
-	struct fpisa_address address; /* destination of the workers' frames, and source of replies; the ranks' are of its family */
-	struct fpisa_address group; /* multicast address of the results; none for unicast and queries */
+	struct fpisa_address address; /* destination of the workers' frames, and source of replies */
+	struct fpisa_address group;   /* multicast address of the results; none for unicast and queries */
 	union {
 		struct {	       /* used if kind is FPISA_JOB_SUM */
 			__u8 mode;     /* enum fpisa_mode */
@@ -103,7 +103,11 @@ struct fpisa_job {
 	struct fpisa_key key;		/* random key from which cookies and the secrets of results are derived */
 	struct fpisa_rank parent; /* of a leaf: address and first port of the parent, whose job has the same number */
 	__u32 parent_rank;	  /* of a leaf: its rank in the parent's job */
-	__u32 pad;
+	/*
+	 * In a job with ranks of both families, the address for its IPv4 ranks. `address`, an IPv6 address, is then for its
+	 * IPv6 ranks. 0: all addresses are of the family of `address`.
+	 */
+	__be32 ipv4;
 	struct fpisa_rank rank[FPISA_MAX_WORKERS];
 };
 
@@ -111,6 +115,19 @@ struct fpisa_job {
 static __always_inline int fpisa_window_valid(__u32 window)
 {
 	return window && !(window & (window - 1)) && window <= FPISA_MAX_WINDOW;
+}
+
+/* Return whether hosts send frames of the job to this address. */
+static __always_inline int fpisa_is_own_address(const struct fpisa_job *job, const struct fpisa_address *a)
+{
+	return fpisa_same_address(&job->address, a) || (job->ipv4 && fpisa_is_ipv4(a) && a->w[3] == job->ipv4);
+}
+
+/* Return the job's address for a host at `to`, or for copies of a result, whose destination is :: until they leave. */
+static __always_inline struct fpisa_address fpisa_own_address(const struct fpisa_job *job,
+							      const struct fpisa_address *to)
+{
+	return job->ipv4 && fpisa_is_ipv4(to) ? fpisa_ipv4(job->ipv4) : job->address;
 }
 
 /* Return whether the job is a query and not a sum. Frames of a query have no elements. */

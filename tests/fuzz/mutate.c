@@ -413,7 +413,14 @@ void mutate_repair(struct frame *f, bool ip, bool fpisa)
 		harness_hdr(f)->checksum = harness_hdr(&whole)->checksum;
 }
 
-void mutate_to_ipv6(struct vectors_rng *rng, struct frame *f, void (*widen)(struct fpisa_address *address))
+void mutate_widen_address(struct fpisa_address *address)
+{
+	static const uint8_t prefix[12] = {0x20, 1, 0xd, 0xb8, 0, 7, 0x80};
+
+	memcpy(address->b, prefix, sizeof(prefix));
+}
+
+void mutate_to_ipv6(struct vectors_rng *rng, struct frame *f)
 {
 	uint8_t *ip = f->data + FPISA_ETH_LEN, old[FPISA_IP_LEN];
 	struct fpisa_address from, to;
@@ -432,8 +439,8 @@ void mutate_to_ipv6(struct vectors_rng *rng, struct frame *f, void (*widen)(stru
 	ip[7] = old[8];
 	memcpy(&from.w[3], old + 12, 4);
 	memcpy(&to.w[3], old + 16, 4);
-	widen(&from);
-	widen(&to);
+	mutate_widen_address(&from);
+	mutate_widen_address(&to);
 	memcpy(ip + 8, &from, sizeof(from));
 	memcpy(ip + 24, &to, sizeof(to));
 }

@@ -22,11 +22,14 @@ void mutate(struct vectors_rng *rng, struct frame *f, int times, char *names);
  */
 uint64_t mutate_factor(struct vectors_rng *rng, bool narrow);
 
+/* Turn an IPv4 address into the IPv6 address that a job over IPv6 has in its place. */
+void mutate_widen_address(struct fpisa_address *address);
+
 /*
- * Turn a frame with an IPv4 header, which may be damaged, into one with the IPv6 header that has the same fields. A
- * fragment gets the number of a fragment header. Set the upper bytes of both addresses with widen().
+ * Turn a frame with an IPv4 header, which may be damaged, into one with the IPv6 header that has the same fields, and
+ * widened addresses. A fragment gets the number of a fragment header.
  */
-void mutate_to_ipv6(struct vectors_rng *rng, struct frame *f, void (*widen)(struct fpisa_address *address));
+void mutate_to_ipv6(struct vectors_rng *rng, struct frame *f);
 
 /* Damage the IPv6 header or cut the frame. */
 void mutate_ipv6(struct vectors_rng *rng, struct frame *f);

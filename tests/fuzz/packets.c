@@ -111,7 +111,7 @@ static void valid_hello(struct target *t)
 static void widen_frame(const struct target *t)
 {
 	if (fpisa_is_ipv6(&t->job.address))
-		mutate_to_ipv6(&rng, &a.in, targets_widen_address);
+		mutate_to_ipv6(&rng, &a.in);
 }
 
 static void tag(uint16_t type, uint32_t id)

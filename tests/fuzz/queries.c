@@ -3,7 +3,7 @@
  * Send hostile packets to the loaded programs of queries, with BPF_PROG_TEST_RUN.
  * 	queries [--cases N] [--seed S]
  * The program does for queries what packets.c does for jobs. It sends frames of each kind of query, with and without
- * filters, valid or mutated. The model of headers.h, the checks of fpisa/query/check.h and the query in user space
+ * filters, over IPv4 and IPv6, valid or mutated. The model of headers.h, the checks of fpisa/query/check.h and the query in user space
  * (user/query/soft/query.c) give the expected outcome of each frame. Verdict, counter, every byte of the reply and the
  * query's state must agree, and no other frame changes the state. Tables, heaps and filters are compared now and then.
  * Every reason that a frame of a query can provoke must be reached.
@@ -186,6 +186,8 @@ static void case_busy(struct target *t)
 	a.verdict = FPISA_V_busy;
 	a.action = XDP_DROP;
 	valid_seal(t);
+	if (fpisa_is_ipv6(&t->q.job.address))
+		mutate_to_ipv6(&rng, &a.in);
 	s.lock = 1;
 	query_set_state(&t->q, &s);
 	t->soft.state.lock = 1;
@@ -193,6 +195,19 @@ static void case_busy(struct target *t)
 	s.lock = 0;
 	query_set_state(&t->q, &s);
 	t->soft.state.lock = 0;
+}
+
+/* Give the frame the IPv6 header that frames of a query over IPv6 have, and sometimes damage it. */
+static void send_over_family(const struct target *t)
+{
+	if (!fpisa_is_ipv6(&t->q.job.address))
+		return;
+	if (vectors_below(&rng, 16))
+		mutate_to_ipv6(&rng, &a.in);
+	if (vectors_below(&rng, 8))
+		return;
+	strncat(a.mutations, " ipv6", MUTATE_NAMES - strlen(a.mutations) - 1);
+	mutate_ipv6(&rng, &a.in);
 }
 
 static void one_case(void)
@@ -213,8 +228,18 @@ static void one_case(void)
 		repair = vectors_below(&rng, 8);
 		mutate_repair(&a.in, repair < 7, repair < 6);
 	}
+	send_over_family(t);
 	if (checker_expect())
 		checker_run();
+}
+
+/* Give every second query IPv6 addresses, which end with those that the harness gave it. */
+static void give_ipv6(struct query *q)
+{
+	mutate_widen_address(&q->job.address);
+	for (uint32_t r = 0; r < q->job.workers; r++)
+		mutate_widen_address(&q->job.rank[r].addr);
+	query_update(q);
 }
 
 static int open_targets(void)
@@ -226,6 +251,8 @@ static int open_targets(void)
 		t->q.config.job = i ? FPISA_MAX_JOBS - (uint32_t)i : 0;
 		t->q.config.seed = vectors_next(&rng);
 		query_open(&t->q, harness, t->kind, WORKERS);
+		if (i % 2)
+			give_ipv6(&t->q);
 		t->soft = (struct fpisa_soft_query){.config = t->q.config, .kind = t->kind, .width = FPISA_QUERY_WINDOW};
 		if (fpisa_soft_query_init(&t->soft))
 			return fprintf(stderr, "queries: no memory\n"), -1;
@@ -249,6 +276,7 @@ static const enum fpisa_verdict provocable[] = {
 	FPISA_V_groups,	    FPISA_V_sequence,
 	FPISA_V_sealed,	    FPISA_V_unsealed,
 	FPISA_V_keys_taken, FPISA_V_keys_late,
+	FPISA_V_extension,
 };
 
 static int report(void)

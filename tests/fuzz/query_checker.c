@@ -150,16 +150,14 @@ static enum fpisa_verdict expect_of_query(struct target *t)
 static enum fpisa_verdict checks(const struct target *t, const struct fpisa_hdr *in)
 {
 	struct fpisa_session s = {.generation = t->q.epoch};
+	const struct fpisa_address at = headers_from(&a.in);
+	const uint32_t shift = headers_shift(&a.in);
 	enum fpisa_verdict v = fpisa_check_type(in);
-	struct fpisa_address at;
 	__be16 port;
-	__be32 from;
 
 	for (uint32_t r = 0; r <= WORKERS; r++)
 		s.secret[r] = cookie(t, r);
-	memcpy(&from, a.in.data + 26, sizeof(from));
-	at = fpisa_ipv4(from);
-	memcpy(&port, a.in.data + 34, sizeof(port));
+	memcpy(&port, a.in.data + 34 + shift, sizeof(port));
 	if (v == FPISA_V_ok) /* the frame is not for a query: the entry program checks it */
 		v = fpisa_check_add(in, a.payload, &t->q.job, &s, &at, port);
 	else if (v != FPISA_V_type)
@@ -170,7 +168,7 @@ static enum fpisa_verdict checks(const struct target *t, const struct fpisa_hdr 
 		v = fpisa_check_member(in, &t->q.job, &s, &at, port);
 	if (v == FPISA_V_ok)
 		v = fpisa_check_query(in, a.payload, &t->q.job, &t->q.config);
-	if (v == FPISA_V_ok && headers_be16(&a.in, 36) != FPISA_PORT)
+	if (v == FPISA_V_ok && headers_be16(&a.in, 36 + shift) != FPISA_PORT)
 		v = FPISA_V_port;
 	if (v == FPISA_V_ok && in->generation != t->q.epoch)
 		v = FPISA_V_generation;
@@ -179,12 +177,21 @@ static enum fpisa_verdict checks(const struct target *t, const struct fpisa_hdr 
 	return frame_checksum(in, a.reply.payload, a.payload) == in->checksum ? v : FPISA_V_checksum;
 }
 
+/* Return whether the frame's destination is the address of any query. */
+static bool is_known(const struct frame *f)
+{
+	for (int i = 0; i < targets; i++)
+		if (headers_to(f, &target[i].q.job.address))
+			return true;
+	return false;
+}
+
 bool checker_expect(void)
 {
 	struct fpisa_hdr *r = &a.reply.hdr;
 	const struct fpisa_hdr *hdr;
 	struct frame bare;
-	bool for_us;
+	bool known;
 	int tag;
 
 	a.to = SENDER;
@@ -198,9 +205,9 @@ bool checker_expect(void)
 	hdr = headers_fpisa(&bare);
 	if (hdr)
 		a.t = target_of(hdr->job);
-	for_us = headers_to(&bare, &target[0].q.job.address);
-	a.verdict = headers_verdict(&bare, for_us, for_us, 0, &a.payload);
-	if (a.verdict != FPISA_V_not_ours && a.verdict != FPISA_V_wrong_destination) {
+	known = is_known(&bare);
+	a.verdict = headers_verdict(&bare, a.t ? headers_to(&bare, &a.t->q.job.address) : known, known, 0, &a.payload);
+	if (a.verdict != FPISA_V_not_ours && a.verdict != FPISA_V_wrong_destination && a.verdict != FPISA_V_extension) {
 		/* No query in this program has a VLAN. */
 		if (tag >= 0) {
 			a.verdict = FPISA_V_vlan;
@@ -215,7 +222,7 @@ bool checker_expect(void)
 			a.t = NULL;
 		return true;
 	}
-	memcpy(&a.reply, a.in.data + FPISA_OFFSET, FPISA_HDR_LEN + a.payload);
+	memcpy(&a.reply, a.in.data + FPISA_OFFSET + headers_shift(&a.in), FPISA_HDR_LEN + a.payload);
 	if (r->version == FPISA_VERSION && r->type == FPISA_TYPE_HELLO)
 		return false;
 	a.verdict = checks(a.t, r);
@@ -235,25 +242,41 @@ bool checker_expect(void)
 
 /* -- actual outcome of a frame ----------------------------------------------------------- */
 
+/* Return whether the reply, of `len` bytes, has the IP header to `to`. */
+static bool is_ip_right(const struct fpisa_address *to, uint32_t len)
+{
+	const uint8_t *ip = a.out.data + 14, ecn = headers_ecn(&a.in) ? 2 : 0;
+	const struct fpisa_address *from = &a.t->q.job.address;
+
+	if (!headers_shift(&a.in))
+		return headers_be16(&a.out, 12) == 0x0800 && headers_ip_intact(ip) && ip[1] == ecn &&
+		       headers_be16(&a.out, 16) == len - 14 && !memcmp(ip + 12, &from->w[3], 4) &&
+		       !memcmp(ip + 16, &to->w[3], 4);
+	return headers_be16(&a.out, 12) == 0x86dd && ip[0] == 0x60 && ip[1] >> 4 == ecn &&
+	       (ip[1] & 15 || ip[2] || ip[3]) && headers_be16(&a.out, 18) == len - 54 && ip[6] == 17 && ip[7] == 64 &&
+	       !memcmp(ip + 8, from, 16) && !memcmp(ip + 24, to, 16);
+}
+
 static void check_reply(void)
 {
-	const uint8_t *from = &a.t->q.job.address.b[12], *to = a.in.data + 26, *port = a.in.data + 34;
+	const uint32_t shift = headers_shift(&a.in), len = FPISA_PAYLOAD_OFFSET + shift + a.payload;
+	struct fpisa_address to = headers_from(&a.in);
+	const uint8_t *port = a.in.data + 34 + shift;
 	uint8_t macs[12];
 
 	memcpy(macs, a.in.data + 6, 6);
 	memcpy(macs + 6, a.in.data, 6);
 	if (a.to != SENDER) {
 		memcpy(macs, (uint8_t[]){2, 0, 0, 0, 1, (uint8_t)a.to, 2, 0, 0, 0, 0, 0xfe}, sizeof(macs));
-		to = &a.t->q.job.rank[a.to].addr.b[12];
+		to = a.t->q.job.rank[a.to].addr;
 		port = (const uint8_t *)&a.t->q.job.rank[a.to].port;
 	}
 	a.reply.hdr.checksum = frame_checksum(&a.reply.hdr, a.reply.payload, a.payload);
-	if (a.out.len != FPISA_PAYLOAD_OFFSET + a.payload || memcmp(a.out.data, macs, sizeof(macs)) ||
-	    memcmp(a.out.data + 26, from, 4) || memcmp(a.out.data + 30, to, 4) || memcmp(a.out.data + 36, port, 2) ||
-	    headers_be16(&a.out, 34) != FPISA_PORT ||
-	    memcmp(a.out.data + FPISA_OFFSET, &a.reply, FPISA_HDR_LEN + a.payload) ||
-	    !headers_ip_intact(a.out.data + 14) || !harness_udp_checksum_right(&a.out) ||
-	    headers_be16(&a.out, 38) != 8 + FPISA_HDR_LEN + a.payload)
+	if (a.out.len != len || memcmp(a.out.data, macs, sizeof(macs)) || !is_ip_right(&to, len) ||
+	    headers_be16(&a.out, 34 + shift) != FPISA_PORT || memcmp(a.out.data + 36 + shift, port, 2) ||
+	    headers_be16(&a.out, 38 + shift) != 8 + FPISA_HDR_LEN + a.payload ||
+	    memcmp(a.out.data + FPISA_OFFSET + shift, &a.reply, FPISA_HDR_LEN + a.payload) ||
+	    !harness_udp_checksum_right(&a.out))
 		complain("the reply is not the one expected");
 }
 

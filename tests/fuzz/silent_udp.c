@@ -28,6 +28,13 @@ static int joined(struct fpisa_transport *t, const struct fpisa_hello *hello)
 	return FPISA_BATCH;
 }
 
+static unsigned int path_mtu(const struct fpisa_transport *t, unsigned int *headers)
+{
+	(void)t;
+	*headers = FPISA_IP_LEN + FPISA_UDP_LEN;
+	return 1500;
+}
+
 static int fds(struct fpisa_transport *t, int *fd)
 {
 	(void)t;
@@ -50,7 +57,7 @@ int fpisa_udp_open_beside(struct fpisa_transport **t, struct fpisa_transport *fi
 int fpisa_udp_open(struct fpisa_transport **t, const struct fpisa_address *address, uint16_t port, uint16_t local_port)
 {
 	static const struct fpisa_transport_ops ops = {
-		.send = leave, .receive = hear, .joined = joined, .fds = fds, .close = end};
+		.send = leave, .receive = hear, .joined = joined, .fds = fds, .path_mtu = path_mtu, .close = end};
 
 	(void)port;
 	(void)local_port;

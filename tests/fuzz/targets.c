@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "fpisa.h"
+#include "mutate.h"
 #include "targets.h"
 
 #define JOB(f, m, p, c, w, e, n, ...)                      \
@@ -209,20 +210,13 @@ static int fill_trie(struct harness *h)
 	return 0;
 }
 
-void targets_widen_address(struct fpisa_address *address)
-{
-	static const uint8_t prefix[12] = {0x20, 1, 0xd, 0xb8, 0, 7, 0x80};
-
-	memcpy(address->b, prefix, sizeof(prefix));
-}
-
 static int give_ipv6(struct harness *h, struct target *t)
 {
 	static const uint8_t group[12] = {0xff, 0x15};
 
-	targets_widen_address(&t->job.address);
+	mutate_widen_address(&t->job.address);
 	for (uint32_t r = 0; r < t->job.workers; r++)
-		targets_widen_address(&t->job.rank[r].addr);
+		mutate_widen_address(&t->job.rank[r].addr);
 	memcpy(t->job.group.b, group, sizeof(group));
 	return bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_jobs), &t->id, &t->job, BPF_ANY) ? -errno : 0;
 }

@@ -50,9 +50,6 @@ void targets_prepare(struct bpf_object *o);
 int targets_open(struct harness *h);
 void targets_close(void);
 
-/* Turn an IPv4 address into the IPv6 address that a job over IPv6 has in its place. */
-void targets_widen_address(struct fpisa_address *address);
-
 /*
  * Compare the state with the last accepted state. targets_changed() covers the job's session, peers and slots, the
  * registers of version `key` (-1: no version) and the control entry. It returns NULL, or the name of the first part

@@ -6,7 +6,6 @@
  * outside its directory.
  */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,13 +21,15 @@
 static struct input in;
 static int pause_next, directory, null;
 
-/* Redirect frames to the loopback address. */
+static const struct fpisa_address loopback = {.b = {[10] = 0xff, 0xff, 127, 0, 0, 1}}, loopback6 = {.b = {[15] = 1}};
+
+/* Redirect frames to a loopback address, of IPv6 if the last byte of the address is odd. */
 static void keep_here(uint8_t *content, uint16_t type, size_t n)
 {
-	const __be32 here = htonl(INADDR_LOOPBACK);
+	uint8_t *to = content + offsetof(struct fpisa_query_open, aggregator);
 
 	if (type == FPISA_CONTROL_OPEN && n >= sizeof(struct fpisa_query_open))
-		memcpy(content + offsetof(struct fpisa_query_open, aggregator), &here, sizeof(here));
+		memcpy(to, to[15] & 1 ? &loopback6 : &loopback, sizeof(loopback));
 }
 
 int channel_next(struct fpisa_channel *c, struct fpisa_manager_message *m)
@@ -108,14 +109,12 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	const struct sockaddr_in master = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-
 	struct fpisa_control_channel control;
 
 	in = (struct input){data, size};
 	pause_next = 0;
 	if (fpisa_control_serve(&control, ended_socket(), NULL))
 		abort();
-	session_run(&control, &master, directory, null);
+	session_run(&control, &loopback, directory, null);
 	return 0;
 }

@@ -33,6 +33,7 @@ NO_RANK = 0xffff
 REASONS = {19: "format", 20: "op", 21: "not live", 22: "generation is over", 25: "ahead", 26: "calls differ", 31: "port",
            32: "not this life's cookie", 38: "programs are missing"}
 IP_MTU_DISCOVER, IP_PMTUDISC_PROBE, IP_MULTICAST_ALL = 10, 3, 49  # from linux/in.h; Python 3.11 has no names for them
+IPV6_MTU_DISCOVER, IPV6_MULTICAST_ALL = 23, 29  # from linux/in6.h
 M64 = 2**64 - 1
 
 
@@ -136,19 +137,23 @@ def ranks(bitmap):
 
 class Worker:
     def __init__(self, address, port, job, token, local_port, timeout):
-        self.server = (socket.gethostbyname(address), port)
+        self.family, _, _, _, self.server = socket.getaddrinfo(address, port, type=socket.SOCK_DGRAM)[0]
         self.job, self.tags = job, Tags(token) if token else None
         self.deadline = time.monotonic() + timeout
         self.retransmits = 0
         self.numbers = None  # set from WELCOME
-        self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.sock.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE)
-        self.sock.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
+        self.sock = socket.socket(self.family, socket.SOCK_DGRAM)
+        if self.family == socket.AF_INET6:  # section 2, "IPv6"
+            self.sock.setsockopt(socket.IPPROTO_IPV6, IPV6_MTU_DISCOVER, IP_PMTUDISC_PROBE)
+            self.sock.setsockopt(socket.IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0)
+        else:
+            self.sock.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE)
+            self.sock.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
         self.sock.bind(("", local_port))
 
     def send(self, header, payload, port=0, checked=True):
         try:
-            self.sock.sendto(header.datagram(payload, checked), (self.server[0], self.server[1] + port))
+            self.sock.sendto(header.datagram(payload, checked), (self.server[0], self.server[1] + port, *self.server[2:]))
         except (ConnectionRefusedError, BlockingIOError):
             pass  # treated as a lost frame
 
@@ -239,11 +244,20 @@ class Worker:
         group, self.ports = payload[16:20], payload[33] or 1
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.window * 8192)
         if any(group):
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-                s.connect(self.server)
-                local = socket.inet_aton(s.getsockname()[0])
-            self.sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group + local)
+            self.join_multicast(group, payload[52:64])
         self.next_chunk, self.next_call, self.digest = 0, 0, 0
+
+    def join_multicast(self, group, first_bytes):
+        """Join the multicast address of the results on the interface that leads to the aggregator."""
+        with socket.socket(self.family, socket.SOCK_DGRAM) as s:
+            s.connect(self.server)
+            local = s.getsockname()[0]
+        if self.family == socket.AF_INET:
+            self.sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group + socket.inet_aton(local))
+            return
+        with open("/proc/net/if_inet6") as f:
+            index, = {int(line.split()[1], 16) for line in f if bytes.fromhex(line.split()[0]) == socket.inet_pton(self.family, local)}
+        self.sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, first_bytes + group + struct.pack("@I", index))
 
     # -- sections 6 and 7
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Foreign tables over workers of a Lab, whose aggregator prunes and adds rows. PostgreSQL runs on the master's host."""
 import postgres
-from lab import ADDRESS, SLOW
+from lab import SLOW
 from queries import Queries, last_key, write_table
 
 
@@ -18,7 +18,7 @@ class Far(Queries):
     def create_server(self, listed):
         """Make the foreign server `far` with these queries at the aggregator."""
         self.sql(f"""CREATE EXTENSION fpisa;
-CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '{",".join(self.net.addresses[:-1])}', aggregator '{ADDRESS}',
+CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '{",".join(self.net.addresses[:-1])}', aggregator '{self.net.address}',
     queries '{listed}', timeout '{int(20 * SLOW)}');
 CREATE USER MAPPING FOR CURRENT_USER SERVER far OPTIONS (key '{self.secret}')""")
 

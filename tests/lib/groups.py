@@ -17,6 +17,16 @@ JOIN_MS = int(20000 * SLOW)
 over_both = pytest.mark.parametrize("groups", ["IPv4", "IPv6"], indirect=True)
 
 
+def sees(tmp_path, **files):
+    """Return a command prefix that runs a command with these files in /etc."""
+    binds = []
+    for name, text in files.items():
+        path = tmp_path / name
+        path.write_text(text)
+        binds.append(f"mount --bind {path} /etc/{name.replace('_', '.')}")
+    return ["unshare", "-m", "sh", "-c", " && ".join([*binds, 'exec "$@"']), "sh", sys.executable, "-B", MEMBER, LIBRARY]
+
+
 class Rank:
     """A process that joins a group as a rank"""
 

@@ -93,6 +93,11 @@ def setting(name):
     return subprocess.run(["make", "-s", "--no-print-directory", "print-" + name], cwd=TOP, check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
 
 
+def endpoint(address, port):
+    """Return ADDR:PORT, with an IPv6 address in brackets."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
 class Netns:
     """A network namespace without a name. It is gone once it is closed and has no process."""
 
@@ -210,7 +215,8 @@ class Lab:
 
     star: each worker has a subnet of its own and a veth pair, p0.. at the aggregator and eth0 at the worker. bridge: all workers share the
     port p0. queues: the number of a worker's receive queues. Frames that CPU n sends arrive on queue n. ipv6: all addresses are IPv6
-    addresses instead of IPv4 addresses. load() shares a datapath with other tests (shared.py), if possible.
+    addresses instead of IPv4 addresses, and an MTU is at least 1280, which IPv6 requires. load() shares a datapath with other tests
+    (shared.py), if possible.
     """
 
     shared = None
@@ -218,6 +224,7 @@ class Lab:
 
     def __init__(self, workers=2, mtu=MTU, bridge=False, rp_filter=None, queues=1, ipv6=False):
         self.spaces = []
+        mtu = max(mtu, 1280) if ipv6 else mtu
         self.ipv6 = ipv6
         self.address = ADDRESS6 if ipv6 else ADDRESS
         self.agg = self.netns()
@@ -246,6 +253,12 @@ class Lab:
     def network(self, network, number):
         """Return that host's address with the length of its network's prefix."""
         return f"{self.host(network, number)}/{64 if self.ipv6 else 24}"
+
+    def forward(self):
+        """Let the hosts of a star reach each other through the aggregator's host."""
+        self.agg.sysctl("conf/all/forwarding" if self.ipv6 else "ip_forward", 1, family="ipv6" if self.ipv6 else "ipv4")
+        for rank, w in enumerate(self.worker):
+            w.ip(f"route add {'2001:db8:99::/48' if self.ipv6 else '10.99.0.0/16'} via {self.host(rank + 1, 1)}")
 
     def bridge(self, mtu):
         switch = self.netns()

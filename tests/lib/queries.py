@@ -9,7 +9,7 @@ import select
 import struct
 import time
 
-from lab import ADDRESS, COMMAND_S, FPISA, SLOW, end
+from lab import COMMAND_S, FPISA, SLOW, end, endpoint
 
 HARD = [0.0, -0.0, 1e-45, -1e-45, 1.1754942e-38, 3.4028235e38, -3.4028235e38, 1e30, -1e30, 1.0, math.inf, -math.inf, math.nan]
 TIMEOUT_S = int(20 * SLOW)
@@ -180,10 +180,7 @@ class Queries:
         self.key = os.path.join(folder, "keys")
         net.fpisa("key", "new", "queries", self.key)
         self.master = self.hosts[-1]
-        # Hosts reach each other through the aggregator's host.
-        net.agg.sysctl("ip_forward", 1)
-        for w, address in zip(self.hosts, self.addresses):
-            w.ip(f"route add 10.99.0.0/16 via {address.rsplit('.', 1)[0]}.1")
+        net.forward()
 
     def directory(self, rank):
         return os.path.join(self.folder, f"worker{rank}")
@@ -204,16 +201,16 @@ class Queries:
 
     def add(self, kind, limit, *options, number=5, port=None):
         """Add a query. port: UDP port of all members. limit: None for a join."""
-        at = [f"{a}:{port}" if port else a for a in self.addresses]
+        at = [endpoint(a, port) if port else a for a in self.addresses]
         options = (*options, *(("--limit", limit) if limit is not None else ()))
         self.net.fpisa("query", "add", number, "--kind", kind, "--workers", ",".join(at[:-1]), "--master", at[-1],
-                       "--address", ADDRESS, *options)
+                       "--address", self.net.address, *options)
 
     def remove(self, number=5):
         self.net.fpisa("query", "del", number)
 
     def argv(self, *options, table="t", key=None, number=5, workers=None, network=True):
-        there = ("--aggregator", ADDRESS, "--query", number) if network else ()
+        there = ("--aggregator", self.net.address, "--query", number) if network else ()
         return (FPISA, "query", "run", table, "--workers", workers or ",".join(self.addresses[:-1]), "--key", key or self.key,
                 *(() if "--timeout" in options else ("--timeout", TIMEOUT_S)), *there, *options)
 

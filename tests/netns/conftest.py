@@ -11,7 +11,6 @@ TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path[:0] = [os.path.join(TESTS, part) for part in ("lib", "interop")]
 
 from fixtures import bpffs, family, groups, lab, mounts, shared  # noqa: E402, F401
-from worker import XSK  # noqa: E402
 
 MARKS = ("cold: each load is a real one (shared.py)",
          "alone: measures time or takes all CPUs, so nothing runs beside it",
@@ -50,15 +49,8 @@ def spread_families(items):
             item.add_marker("long")
 
 
-def is_supported(item):
-    """AF_XDP has IPv4 only."""
-    given = getattr(item, "callspec", None)
-    return not given or given.params.get("family") != "ipv6" or given.params.get("transport") != XSK
-
-
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(items):
-    items[:] = filter(is_supported, items)
     spread_families(items)
     items.sort(key=lambda item: not item.get_closest_marker("early"))
 

@@ -197,16 +197,20 @@ bool is_machine(const struct fpisa_address *a)
 	return a->b[12] && a->b[12] != IN_LOOPBACKNET && a->b[12] < 224;
 }
 
-int parse_machine(const char *what, const char *s, struct fpisa_address *out)
+int parse_listen(const char *what, const char *s, struct fpisa_address *out)
 {
-	int err = parse_address(what, s, out);
-
-	if (!err && fpisa_is_ipv6(out) && fpisa_is_link_local(out))
+	if (fpisa_is_link_local_text(s))
 		return refuse(
 			BAD_USAGE,
-			"%s: %s is a link-local address, which does not name its interface; give a global or a unique local "
-			"address",
+			"%s: %s is a link-local address, which is valid on one link only; give a global or a unique local address",
 			what, s);
+	return parse_address(what, s, out);
+}
+
+int parse_machine(const char *what, const char *s, struct fpisa_address *out)
+{
+	int err = parse_listen(what, s, out);
+
 	if (!err && !is_machine(out))
 		err = refuse(BAD_USAGE, "%s: %s is not the address of a host", what, s);
 	return err;

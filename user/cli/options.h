@@ -73,6 +73,9 @@ int parse_cpus(const char *what, const char *s, __u32 *cpu, __u32 max, __u32 *n)
 
 /* Parse an address of either family, or of IPv4 alone. */
 int parse_address(const char *what, const char *s, struct fpisa_address *out);
+
+/* Parse an address on which to listen. Refuse link-local addresses. */
+int parse_listen(const char *what, const char *s, struct fpisa_address *out);
 int parse_ipv4(const char *what, const char *s, __be32 *out);
 
 /* Parse "10G", "2.5G", "100M" into bits per second. */

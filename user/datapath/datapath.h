@@ -243,8 +243,27 @@ int datapath_job_reassert(const struct datapath *dp, __u32 job);
  */
 bool datapath_job_here(const struct datapath *dp, __u32 job);
 
-/* Return whether the datapath may ask the kernel for routes to this job's ranks, or does not need routes. */
-int datapath_routes_asked(const struct fpisa_job *j);
+/* Return the first rank of another family than rank 0, or the number of ranks if there is none. */
+static inline __u32 datapath_other_family(const struct fpisa_job *j)
+{
+	__u32 r = 1;
+
+	while (r < j->workers && fpisa_is_ipv6(&j->rank[r].addr) == fpisa_is_ipv6(&j->rank[0].addr))
+		r++;
+	return r;
+}
+
+/* Return whether the job has ranks of both families. */
+static inline bool datapath_is_mixed(const struct fpisa_job *j)
+{
+	return datapath_other_family(j) < j->workers;
+}
+
+/* Refuse a job with ranks of both families; `why` is a reason, as in "a tree's ranks have one family". Else return 0. */
+int datapath_refuse_mixed(__u32 job, const struct fpisa_job *j, const char *why);
+
+/* Return whether the datapath may ask the kernel for routes to this job's ranks of one family, or does not need routes. */
+int datapath_routes_asked(const struct fpisa_job *j, bool v6);
 
 /*
  * Return whether the kernel accepts results, through lo, for this job's ranks on this machine. Also return true if the

@@ -9,23 +9,48 @@
 #include "datapath.h"
 #include "job.h"
 
-/* Check that the addresses of a job are of one family; 0 stands for an address that is not known yet. */
+int datapath_refuse_mixed(__u32 job, const struct fpisa_job *j, const char *why)
+{
+	const __u32 r = datapath_other_family(j);
+	char a[ADDRESS_LEN], b[ADDRESS_LEN];
+
+	if (r >= j->workers)
+		return 0;
+	return refuse(-EINVAL, "%s %u: rank 0 has address %s and rank %u %s, but %s; use IPv4 for all or IPv6 for all",
+		      datapath_noun(j), job, address_text(j->rank[0].addr, a), r, address_text(j->rank[r].addr, b), why);
+}
+
+/*
+ * Check that the addresses of a job are of the families of its ranks; 0 stands for an address that is not known yet. Only
+ * unicast jobs may have ranks of both families.
+ */
 static int check_family(__u32 job, const struct fpisa_job *j)
 {
 	const bool v6 = fpisa_is_ipv6(&j->rank[0].addr);
 	const char *is = datapath_noun(j);
 	char a[ADDRESS_LEN], b[ADDRESS_LEN];
+	int err = 0;
 
+	if (fpisa_in_tree(j))
+		err = datapath_refuse_mixed(job, j, "a tree's ranks have one family");
+	else if (j->fanout == FPISA_FANOUT_MULTICAST)
+		err = datapath_refuse_mixed(job, j, "multicast results have one family");
+	if (err || datapath_is_mixed(j))
+		return err;
 	address_text(j->rank[0].addr, a);
-	for (__u32 r = 1; r < j->workers; r++)
-		if (fpisa_is_ipv6(&j->rank[r].addr) != v6)
-			return refuse(-EINVAL,
-				      "%s %u: rank 0 has address %s and rank %u %s; use IPv4 for all or IPv6 for all",
-				      is, job, a, r, address_text(j->rank[r].addr, b));
+	if (j->ipv4)
+		return refuse(
+			-EINVAL,
+			"%s %u: all ranks are of the family of rank 0, %s, but --address has two addresses; give one",
+			is, job, a);
 	if (fpisa_is_address(&j->address) && fpisa_is_ipv6(&j->address) != v6)
 		return refuse(-EINVAL,
 			      "%s %u: a rank has address %s, but --address is %s; use IPv4 for both or IPv6 for both",
 			      is, job, a, address_text(j->address, b));
+	if (j->flags & FPISA_JOB_LEAF && fpisa_is_ipv6(&j->parent.addr) != v6)
+		return refuse(-EINVAL,
+			      "%s %u: a rank has address %s, but --parent is %s; use IPv4 for both or IPv6 for both",
+			      is, job, a, address_text(j->parent.addr, b));
 	if (fpisa_is_address(&j->group) && fpisa_is_ipv6(&j->group) != v6)
 		return refuse(-EINVAL,
 			      "%s %u: a rank has address %s, but --group is %s; use IPv4 for both or IPv6 for both", is,
@@ -53,13 +78,13 @@ int datapath_members_check(__u32 job, const struct fpisa_job *j)
 				"job %u: multicast needs the same UDP port at all ranks, but rank %u has %u and rank "
 				"0 has %u; try --fanout unicast",
 				job, r, ntohs(j->rank[r].port), ntohs(j->group_port));
-		if (fpisa_same_address(&j->rank[r].addr, &j->address) &&
+		if (fpisa_is_own_address(j, &j->rank[r].addr) &&
 		    (fpisa_is_query(j) || j->rank[r].port == htons(FPISA_PORT)))
 			return refuse(
 				-EINVAL,
 				"%s %u: rank %u has the aggregator's address %s; on the aggregator's host a rank needs "
 				"another port, such as %s",
-				is, job, r, a, endpoint_text(j->address, htons(FPISA_PORT + 1), b));
+				is, job, r, a, endpoint_text(j->rank[r].addr, htons(FPISA_PORT + 1), b));
 	}
 	return 0;
 }
@@ -79,8 +104,6 @@ static int check_tree(__u32 job, const struct fpisa_job *j)
 		return refuse(-EINVAL, "job %u: a tree needs the fused pipeline; leave --pipeline out", job);
 	if (j->vlan)
 		return refuse(-EINVAL, "job %u: the datapath does not support trees in a VLAN", job);
-	if (fpisa_is_ipv6(&j->rank[0].addr) || fpisa_is_ipv6(&j->parent.addr))
-		return refuse(-EINVAL, "job %u: the datapath does not support trees over IPv6", job);
 	if (j->flags & FPISA_JOB_LEAVES && j->fanout != FPISA_FANOUT_UNICAST)
 		return refuse(-EINVAL, "job %u: leaves receive only unicast results; give --fanout unicast", job);
 	return 0;
@@ -251,7 +274,7 @@ int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j)
 	for (__u32 r = 0; r < j->workers; r++) {
 		__u32 own = ntohs(j->rank[r].port);
 
-		if (fpisa_same_address(&j->rank[r].addr, &j->address) && own >= port && own < port + j->ports)
+		if (fpisa_is_own_address(j, &j->rank[r].addr) && own >= port && own < port + j->ports)
 			return refuse(-EINVAL,
 				      "job %u: rank %u has the aggregator's address and port %u, which the datapath "
 				      "uses; "

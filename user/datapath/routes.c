@@ -44,23 +44,24 @@ static const char *const all_path[FPISA_LO_SETTINGS] = {
 	[FPISA_LO_FORWARDING6] = "/proc/sys/net/ipv6/conf/all/forwarding",
 };
 
-static enum fpisa_lo forwarding_of(const struct fpisa_job *j)
-{
-	return fpisa_is_ipv6(&j->address) ? FPISA_LO_FORWARDING6 : FPISA_LO_FORWARDING;
-}
-
 /* Return rank `n`, or a leaf's parent, which follows the ranks. */
 static const struct fpisa_rank *place(const struct fpisa_job *j, __u32 n)
 {
 	return n < j->workers ? &j->rank[n] : &j->parent;
 }
 
-static bool any_routed(const struct fpisa_job *j)
+/* Return whether a rank or the parent, of this family, is reached by the kernel's routes. */
+static bool any_routed_of(const struct fpisa_job *j, bool v6)
 {
 	for (__u32 n = 0; n < fpisa_places(j); n++)
-		if (!place(j, n)->given)
+		if (!place(j, n)->given && fpisa_is_ipv6(&place(j, n)->addr) == v6)
 			return true;
 	return false;
+}
+
+static bool any_routed(const struct fpisa_job *j)
+{
+	return any_routed_of(j, false) || any_routed_of(j, true);
 }
 
 /* Return whether the job has a rank on this machine, whose port was given as lo, over IPv4. IPv6 needs no setting. */
@@ -79,7 +80,7 @@ static int next_hop(const struct fpisa_job *j, __u32 n, struct neighbour *next)
 {
 	const struct fpisa_rank *at = place(j, n);
 	struct route way;
-	int err = at->given ? -ENOENT : route_get(at->addr, j->address, 0, &way);
+	int err = at->given ? -ENOENT : route_get(at->addr, fpisa_own_address(j, &at->addr), 0, &way);
 
 	if (!err)
 		*next = way.next;
@@ -152,13 +153,13 @@ static int switch_on(const struct datapath *dp, __u32 job, enum fpisa_lo which, 
 	return 0;
 }
 
-/* Return where to enlarge the kernel's table of neighbours if it is full. */
-static const char *table_hint(const struct fpisa_job *j, int err)
+/* Return where to enlarge the kernel's table of neighbours of a place if it is full. */
+static const char *table_hint(const struct fpisa_rank *at, int err)
 {
 	if (err != -ENOBUFS)
 		return "";
-	return fpisa_is_ipv6(&j->address) ? ", see net.ipv6.neigh.default.gc_thresh3" :
-					    ", see net.ipv4.neigh.default.gc_thresh3";
+	return fpisa_is_ipv6(&at->addr) ? ", see net.ipv6.neigh.default.gc_thresh3" :
+					  ", see net.ipv4.neigh.default.gc_thresh3";
 }
 
 /* Warn that the kernel refuses the neighbour before a leaf's parent. No frame of the leaf makes the kernel ask for it. */
@@ -166,21 +167,23 @@ static void warn_of_parent(__u32 job, const struct fpisa_job *j, int err)
 {
 	warning("job %u: the kernel does not keep the Ethernet address on the way to the parent: %s%s; if the counter "
 		"unresolved_parent rises, ping the parent from this machine",
-		job, strerror(-err), table_hint(j, err));
+		job, strerror(-err), table_hint(&j->parent, err));
 }
 
 int routes_assert(const struct datapath *dp, __u32 job, const struct fpisa_job *j)
 {
+	const char *hint = "mount /proc/sys writable, or name the workers' interfaces in job add: ADDR@DEV";
 	int err = 0, first = 0, ranks = 0;
+	__u32 at = 0;
 	struct neighbour next;
 
 	if (any_here(j))
 		err = switch_on(dp, job, FPISA_LO_ACCEPT_LOCAL,
 				"mount /proc/sys writable, or set this on the host, because a rank is on this machine");
-	if (err || !any_routed(j))
-		return err;
-	err = switch_on(dp, job, forwarding_of(j),
-			"mount /proc/sys writable, or name the workers' interfaces in job add: ADDR@DEV");
+	if (!err && any_routed_of(j, false))
+		err = switch_on(dp, job, FPISA_LO_FORWARDING, hint);
+	if (!err && any_routed_of(j, true))
+		err = switch_on(dp, job, FPISA_LO_FORWARDING6, hint);
 	if (err)
 		return err;
 	for (__u32 n = 0; n < fpisa_places(j); n++) {
@@ -190,14 +193,14 @@ int routes_assert(const struct datapath *dp, __u32 job, const struct fpisa_job *
 		if (err && n == j->workers)
 			warn_of_parent(job, j, err);
 		if (err && n < j->workers) {
-			ranks++;
+			at = ranks++ ? at : n;
 			first = first ?: err;
 		}
 	}
 	if (ranks)
 		warning("job %u: the kernel does not keep the Ethernet addresses of %d ranks: %s%s; the kernel will "
 			"ask for them when a HELLO arrives, unless a firewall drops its ARP or its neighbour discovery",
-			job, ranks, strerror(-first), table_hint(j, first));
+			job, ranks, strerror(-first), table_hint(place(j, at), first));
 	return 0;
 }
 
@@ -370,9 +373,9 @@ void routes_release_all(const char *dir)
 	release(dir, FPISA_MAX_JOBS, dir);
 }
 
-int datapath_routes_asked(const struct fpisa_job *j)
+int datapath_routes_asked(const struct fpisa_job *j, bool v6)
 {
-	return !any_routed(j) || setting(lo_path[forwarding_of(j)]) != '0';
+	return !any_routed_of(j, v6) || setting(lo_path[v6 ? FPISA_LO_FORWARDING6 : FPISA_LO_FORWARDING]) != '0';
 }
 
 bool datapath_local_taken(const struct fpisa_job *j)

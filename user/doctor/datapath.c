@@ -65,17 +65,21 @@ static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j,
 }
 
 /*
- * Check the job's address. Workers on this machine's own networks ask for it by ARP; a router may forward frames of
- * others.
+ * Check the job's address, or the two of a job with ranks of both families. Workers on this machine's own networks ask for
+ * it by ARP; a router may forward frames of others.
  */
 static void check_address(struct doctor *d, const struct fpisa_job *j, const char *subject)
 {
+	struct fpisa_address address = j->address;
 	char a[ADDRESS_LEN], fix[96];
-	const bool v6 = fpisa_is_ipv6(&j->address);
 	__u32 vrf;
+	bool v6;
 
-	address_text(j->address, a);
-	if (address_here(j->address, &vrf)) {
+	if (j->ipv4 && address_here(address, &vrf))
+		address = fpisa_ipv4(j->ipv4);
+	v6 = fpisa_is_ipv6(&address);
+	address_text(address, a);
+	if (address_here(address, &vrf)) {
 		finding(d, LEVEL_OK, subject, "address", NULL, "%s is an address of this machine", a);
 		return;
 	}
@@ -96,7 +100,8 @@ static bool leads_elsewhere(const struct doctor *d, __u32 job, const struct fpis
 	struct route way;
 
 	return !datapath_peer(d->dp, job, rank, &p) && if_indextoname(p.ifindex, dev) &&
-	       !route_get(j->rank[rank].addr, j->address, 0, &way) && way.ifindex != (p.vlan_device ?: p.ifindex);
+	       !route_get(j->rank[rank].addr, fpisa_own_address(j, &j->rank[rank].addr), 0, &way) &&
+	       way.ifindex != (p.vlan_device ?: p.ifindex);
 }
 
 /*
@@ -106,7 +111,7 @@ static bool leads_elsewhere(const struct doctor *d, __u32 job, const struct fpis
 static void check_routes(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
 	char fix[FIX_LEN], text[RANKS_LEN];
-	const bool v6 = fpisa_is_ipv6(&j->address);
+	const bool asked = datapath_routes_asked(j, false), v6 = asked;
 	__u64 other = 0;
 
 	for (__u32 r = 0; r < j->workers; r++)
@@ -118,7 +123,7 @@ static void check_routes(struct doctor *d, __u32 job, const struct fpisa_job *j,
 			"routes to ranks %s lead to other interfaces than when the job was created, so these ranks "
 			"cannot join",
 			ranks_text(other, text));
-	} else if (datapath_routes_asked(j))
+	} else if (asked && datapath_routes_asked(j, true))
 		finding(d, LEVEL_OK, subject, "routes", NULL, "the datapath may look up routes to its ranks");
 	else
 		finding(d, LEVEL_FAULT, subject, "routes",

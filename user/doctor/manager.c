@@ -14,6 +14,7 @@
 #include "datapath/groups.h"
 #include "doctor.h"
 #include "fpisa.h"
+#include "host/listen.h"
 #include "lib/address.h"
 #include "lib/manager/interface.h"
 #include "manager/group.h"
@@ -201,7 +202,7 @@ static void check_port(struct doctor *d, const struct manager_policy *p)
 	__u16 port = manager_policy_port(p) ?: d->dp->control->port ?: FPISA_PORT;
 	char a[ENDPOINT_LEN];
 
-	manager_listen_text(p, port, a);
+	listen_text(p->listen, port, a);
 	if (is_listening(&p->listen, port))
 		finding(d, LEVEL_OK, subject, "port", NULL, "the manager listens at TCP %s", a);
 	else

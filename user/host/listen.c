@@ -38,3 +38,11 @@ int listen_tcp(struct fpisa_address at, __u16 port, int backlog)
 	close(fd);
 	return err;
 }
+
+const char *listen_text(struct fpisa_address at, __u16 port, char text[FPISA_ENDPOINT_LEN])
+{
+	if (fpisa_is_address(&at))
+		return fpisa_endpoint_text(&at, port, text);
+	snprintf(text, FPISA_ENDPOINT_LEN, "*:%u", port);
+	return text;
+}

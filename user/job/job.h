@@ -5,6 +5,7 @@
 
 #include <getopt.h>
 
+#include "cli/print.h"
 #include "datapath/datapath.h"
 #include "fpisa/discard.h"
 #include "port.h"
@@ -147,8 +148,12 @@ void job_print_columns(const struct fpisa_job *j);
  */
 void job_options_text(const struct fpisa_job *j, char *out, size_t size);
 
+/* Write the address of the job, or both addresses of a job with ranks of both families, as --address has them. */
+#define ADDRESSES_LEN (2 * ADDRESS_LEN)
+void job_addresses_text(const struct fpisa_job *j, char text[ADDRESSES_LEN]);
+
 /* Write the parent of a leaf as the option has it, ADDR:PORT/RANK, or "". */
-#define PARENT_LEN 64
+#define PARENT_LEN (ENDPOINT_LEN + 12)
 void job_parent_text(const struct fpisa_job *j, char text[PARENT_LEN]);
 
 /* Write the arithmetic of a job, as "fpisa, rounding down, format fp32, 5 guard bits, histogram". */

@@ -13,6 +13,7 @@
 #include "cli/names.h"
 #include "cli/options.h"
 #include "cli/print.h"
+#include "lib/base/address.h"
 #include "job.h"
 
 enum kind { WORKERS, ADDRESS, FOREIGN_ADDRESS, RATE, NUMBER, NAME, GROUP, TOKEN, FLAG, FAULTS, VLAN, PARENT };
@@ -40,7 +41,7 @@ static const struct parameter {
 	{"address", "ADDR",
 	 "address of this machine that workers send to and results come\n"
 	 "from; default the source address of the route to the first\n"
-	 "worker",
+	 "worker; with workers of both families ADDR,ADDR, one of each family",
 	 ADDRESS, JOB_IN_QUERY},
 	{"foreign-address", NULL,
 	 "--address need not be this machine's: a router, or entries in the\n"
@@ -90,7 +91,8 @@ static const struct parameter {
 	{"parent", "PARENT",
 	 "ADDR[:PORT]/RANK: make the job a leaf of a tree. The sum of its\n"
 	 "workers goes to the job of the same number at ADDR, which lists\n"
-	 "this aggregator as worker RANK",
+	 "this aggregator as worker RANK; an IPv6 address with a port is in\n"
+	 "brackets",
 	 PARENT, 0},
 	{"leaves", NULL, "the workers are leaves of a tree, jobs with --parent", FLAG, 0, .flag = FPISA_JOB_LEAVES,
 	 .text = "ranks are leaves"},
@@ -187,6 +189,32 @@ static int take_name(const struct parameter *p, const char *what, const char *ar
 	return err;
 }
 
+/* Parse ADDR or, for ranks of both families, ADDR,ADDR, which is cut. */
+static int take_addresses(const char *what, char *arg, struct fpisa_job *j)
+{
+	struct fpisa_address first, second;
+	char *more = strchr(arg, ',');
+	int err;
+
+	if (more)
+		*more++ = 0;
+	err = parse_machine(what, arg, &first);
+	if (!err && more)
+		err = parse_machine(what, more, &second);
+	if (err)
+		return err;
+	j->address = first;
+	j->ipv4 = 0;
+	if (!more)
+		return 0;
+	if (fpisa_is_ipv4(&first) == fpisa_is_ipv4(&second))
+		return refuse(BAD_USAGE, "%s: %s and %s are of one family; give one address, or one of each family",
+			      what, arg, more);
+	j->address = fpisa_is_ipv6(&first) ? first : second;
+	j->ipv4 = fpisa_is_ipv6(&first) ? second.w[3] : first.w[3];
+	return 0;
+}
+
 static int take_group(const char *what, const char *arg, struct fpisa_address *group)
 {
 	int err = parse_address(what, arg, group);
@@ -221,7 +249,7 @@ static int take_token(const char *what, const char *arg, __u64 *token)
 /* Parse ADDR[:PORT]/RANK, which is cut. */
 static int take_parent(const char *what, char *arg, struct fpisa_job *j)
 {
-	char *rank = strchr(arg, '/'), *port;
+	char *rank = strchr(arg, '/'), *port, *host;
 	uint64_t number = FPISA_PORT, at = 0;
 	int err;
 
@@ -229,10 +257,11 @@ static int take_parent(const char *what, char *arg, struct fpisa_job *j)
 		return refuse(BAD_USAGE, "%s: '%s' does not end in the leaf's rank at the parent: ADDR[:PORT]/RANK",
 			      what, arg);
 	*rank++ = 0;
-	port = strchr(arg, ':');
-	if (port)
-		*port++ = 0;
-	err = parse_machine(what, arg, &j->parent.addr) ?:
+	host = fpisa_cut_endpoint(arg, &port);
+	if (!host)
+		return refuse(BAD_USAGE, "%s: '%s' is not an address with a port; write [2001:db8::1]:18000/RANK", what,
+			      arg);
+	err = parse_machine(what, host, &j->parent.addr) ?:
 		      parse_number("--parent: rank", rank, 0, FPISA_MAX_WORKERS - 1, &at);
 	if (!err && port)
 		err = parse_number("--parent: port", port, 1, 65535, &number);
@@ -254,7 +283,7 @@ int job_option(struct job_spec *s, int opt, char *arg)
 		s->workers = arg;
 		return 0;
 	case ADDRESS:
-		return parse_machine(what, arg, &j->address);
+		return take_addresses(what, arg, j);
 	case FOREIGN_ADDRESS:
 		s->foreign_address = true;
 		return 0;
@@ -293,14 +322,24 @@ static __u32 get(const struct parameter *p, const struct fpisa_job *j)
 	return n ?: p->min;
 }
 
+void job_addresses_text(const struct fpisa_job *j, char text[ADDRESSES_LEN])
+{
+	char a[ADDRESS_LEN], b[ADDRESS_LEN];
+
+	if (j->ipv4)
+		snprintf(text, ADDRESSES_LEN, "%s,%s", address_text(j->address, a),
+			 address_text(fpisa_ipv4(j->ipv4), b));
+	else
+		address_text(j->address, text);
+}
+
 void job_parent_text(const struct fpisa_job *j, char text[PARENT_LEN])
 {
-	char a[ADDRESS_LEN];
+	char a[ENDPOINT_LEN];
 
 	*text = 0;
 	if (j->flags & FPISA_JOB_LEAF)
-		snprintf(text, PARENT_LEN, "%s:%u/%u", address_text(j->parent.addr, a), ntohs(j->parent.port),
-			 j->parent_rank);
+		snprintf(text, PARENT_LEN, "%s/%u", endpoint_text(j->parent.addr, j->parent.port, a), j->parent_rank);
 }
 
 /* Return the argument of the option for the parameter's value, or "". */
@@ -317,7 +356,8 @@ static const char *text_of(const struct parameter *p, const struct fpisa_job *j,
 	case NAME:
 		return name_of(p->names, (int)get(p, j));
 	case ADDRESS:
-		return address_text(j->address, text);
+		job_addresses_text(j, text);
+		break;
 	case GROUP:
 		return fpisa_is_address(&j->group) ? address_text(j->group, text) : "";
 	case TOKEN:

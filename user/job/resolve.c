@@ -14,12 +14,37 @@
 #include "host/veth.h"
 #include "job.h"
 
-/* Warn of a worker whose route has another source address. A worker always sends to the one address of the job. */
+/* Return the job's address for the rank, or :: if it is not known yet. */
+static struct fpisa_address own_address(const struct job_spec *s, __u32 rank)
+{
+	if (!datapath_is_mixed(&s->job) || fpisa_is_ipv6(&s->job.rank[rank].addr))
+		return s->job.address;
+	return s->job.ipv4 ? fpisa_ipv4(s->job.ipv4) : FPISA_NO_ADDRESS;
+}
+
+static void set_own_address(struct job_spec *s, __u32 rank, struct fpisa_address own)
+{
+	if (!datapath_is_mixed(&s->job) || fpisa_is_ipv6(&s->job.rank[rank].addr))
+		s->job.address = own;
+	else
+		s->job.ipv4 = own.w[3];
+}
+
+/* Return whether no rank before this one has its family. */
+static bool is_first_of_family(const struct job_spec *s, __u32 rank)
+{
+	for (__u32 r = 0; r < rank; r++)
+		if (fpisa_is_ipv6(&s->job.rank[r].addr) == fpisa_is_ipv6(&s->job.rank[rank].addr))
+			return false;
+	return true;
+}
+
+/* Warn of a worker whose route has another source address. A worker always sends to the job's address of its family. */
 static void warn_of_address(__u32 job, const struct job_spec *s, __u32 rank, struct fpisa_address source)
 {
 	char a[ADDRESS_LEN], worker[ADDRESS_LEN], other[ADDRESS_LEN];
 
-	address_text(s->job.address, a);
+	address_text(own_address(s, rank), a);
 	warning("%s %u: its address is %s, that of the route to the first worker, but %s on the route to worker %s; "
 		"check that this worker has a route to %s, or choose another with --address",
 		datapath_noun(&s->job), job, a, address_text(source, other),
@@ -42,14 +67,14 @@ __attribute__((format(printf, 3, 4))) static int lack(const struct job_spec *s, 
 }
 
 /* Check that workers can reach the address, by ARP on their own network or through a router that knows the address. */
-static int check_address(const struct job_spec *s, __u32 job)
+static int check_address(const struct job_spec *s, __u32 job, struct fpisa_address address)
 {
 	char a[ADDRESS_LEN], b[ADDRESS_LEN];
 	__u32 vrf;
 
-	if (!fpisa_is_address(&s->job.address))
+	if (!fpisa_is_address(&address))
 		return 0;
-	if (address_here(s->job.address, &vrf)) {
+	if (address_here(address, &vrf)) {
 		for (__u32 k = 0; vrf && k < s->job.workers; k++)
 			if (!s->dev[k])
 				return refuse(
@@ -57,7 +82,7 @@ static int check_address(const struct job_spec *s, __u32 job)
 					"%s %u: worker %s: name its interface, ADDR@DEV, a port of the VRF that %s is "
 					"in; the datapath does not look for workers in a VRF",
 					datapath_noun(&s->job), job, address_text(s->job.rank[k].addr, a),
-					address_text(s->job.address, b));
+					address_text(address, b));
 		return 0;
 	}
 	for (__u32 k = 0; s->foreign_address && k < s->job.workers; k++)
@@ -69,11 +94,11 @@ static int check_address(const struct job_spec *s, __u32 job)
 				datapath_noun(&s->job), job, address_text(s->job.rank[k].addr, a));
 	if (s->foreign_address)
 		return 0;
-	address_text(s->job.address, a);
+	address_text(address, a);
 	return lack(s, -EADDRNOTAVAIL,
 		    "%s %u: %s is not an address of this machine, so no worker reaches it here; ip address add %s/%d dev "
 		    "lo, or give --foreign-address if the workers' frames arrive here all the same",
-		    datapath_noun(&s->job), job, a, a, fpisa_is_ipv6(&s->job.address) ? 128 : 32);
+		    datapath_noun(&s->job), job, a, a, fpisa_is_ipv6(&address) ? 128 : 32);
 }
 
 /* Resolve a worker on this machine, which sends through lo. */
@@ -103,7 +128,7 @@ static int resolve_local(struct job_spec *s, __u32 rank)
 /* Find the interfaces and the aggregator's address that the command line does not give, from the kernel's routes. */
 static int resolve(struct job_spec *s, __u32 job)
 {
-	bool warn = !fpisa_is_address(&s->job.address);
+	bool warn = !fpisa_is_address(&s->job.address) && !s->job.ipv4;
 	char a[ADDRESS_LEN];
 
 	for (__u32 r = 0; r < s->job.workers; r++) {
@@ -119,25 +144,27 @@ static int resolve(struct job_spec *s, __u32 job)
 	}
 
 	for (__u32 r = 0; r < s->job.workers; r++) {
+		struct fpisa_address own = own_address(s, r);
 		struct route route, any;
 		int err;
 
 		if (s->dev[r] && !s->ifindex[r])
 			continue;
 		/* Look up the route as the datapath does. */
-		err = route_get(s->job.rank[r].addr, s->job.address, s->ifindex[r], &route);
+		err = route_get(s->job.rank[r].addr, own, s->ifindex[r], &route);
 
 		address_text(s->job.rank[r].addr, a);
 		if (!err && route.local && resolve_local(s, r))
 			return -EINVAL;
 		if (!err && route.broadcast)
 			return refuse(-EINVAL, "worker %s is the broadcast address of a network; name each machine", a);
-		if (warn && r && !route_get(s->job.rank[r].addr, FPISA_NO_ADDRESS, s->ifindex[r], &any) &&
-		    fpisa_is_address(&any.source) && !fpisa_same_address(&any.source, &s->job.address)) {
+		if (warn && !is_first_of_family(s, r) &&
+		    !route_get(s->job.rank[r].addr, FPISA_NO_ADDRESS, s->ifindex[r], &any) &&
+		    fpisa_is_address(&any.source) && !fpisa_same_address(&any.source, &own)) {
 			warn_of_address(job, s, r, any.source);
 			warn = false;
 		}
-		if (s->ifindex[r] && fpisa_is_address(&s->job.address))
+		if (s->ifindex[r] && fpisa_is_address(&own))
 			continue;
 		if (err && !s->ifindex[r]) {
 			err = lack(s, err, "worker %s: cannot find a route: %s; add a route, or give ADDR@DEV", a,
@@ -148,17 +175,17 @@ static int resolve(struct job_spec *s, __u32 job)
 		}
 		if (!s->ifindex[r])
 			s->ifindex[r] = route.ifindex;
-		if (!fpisa_is_address(&s->job.address) && !r && (err || !fpisa_is_address(&route.source))) {
+		if (!fpisa_is_address(&own) && is_first_of_family(s, r) && (err || !fpisa_is_address(&route.source))) {
 			err = lack(s, -EADDRNOTAVAIL,
 				   "worker %s: this machine has no address towards the worker; give --address", a);
 			if (err)
 				return err;
 		}
-		if (!fpisa_is_address(&s->job.address))
-			s->job.address = route.source;
+		if (!fpisa_is_address(&own))
+			set_own_address(s, r, route.source);
 		/* Look up the route again, because rules may select another interface for the selected address. */
 		if (!s->dev[r] && fpisa_is_address(&route.source) &&
-		    !route_get(s->job.rank[r].addr, s->job.address, 0, &any))
+		    !route_get(s->job.rank[r].addr, own_address(s, r), 0, &any))
 			s->ifindex[r] = any.ifindex;
 	}
 	return 0;
@@ -206,7 +233,7 @@ static int resolve_parent(struct job_spec *s, __u32 job)
 /* Find the route to a rank as the datapath does. Return false if its port was given, or if there is no route. */
 static bool route_to(const struct job_spec *s, __u32 rank, struct route *way)
 {
-	return !s->job.rank[rank].given && !route_get(s->job.rank[rank].addr, s->job.address, 0, way);
+	return !s->job.rank[rank].given && !route_get(s->job.rank[rank].addr, own_address(s, rank), 0, way);
 }
 
 /* Return a rank behind a router, or the number of ranks if there is none. */
@@ -337,12 +364,17 @@ __u16 job_spec_elements(const struct job_spec *s)
 
 int job_spec_resolve(struct job_spec *s, __u32 job)
 {
-	int err = check_address(s, job)		 ?:
-			  resolve(s, job)	 ?:
-			  resolve_parent(s, job) ?:
-			  job_spec_vlan(s, job)	 ?:
-						   check_ports(s, job);
+	int err;
 
+	/* An IPv4 address alone is the address for the IPv4 ranks. */
+	if (datapath_is_mixed(&s->job) && fpisa_is_ipv4(&s->job.address)) {
+		s->job.ipv4 = s->job.address.w[3];
+		s->job.address = FPISA_NO_ADDRESS;
+	}
+	err = check_address(s, job, s->job.address);
+	if (!err && s->job.ipv4)
+		err = check_address(s, job, fpisa_ipv4(s->job.ipv4));
+	err = err ?: resolve(s, job) ?: resolve_parent(s, job) ?: job_spec_vlan(s, job) ?: check_ports(s, job);
 	if (!err)
 		choose_fanout(s, job);
 	return err;

@@ -78,6 +78,8 @@ int job_print_text(const struct datapath *dp, __u32 job)
 	port = dp->control->port ?: FPISA_PORT;
 	printf("job         %u\n", job);
 	printf("address     %s", endpoint_text(st.job.address, htons(port), address));
+	if (st.job.ipv4)
+		printf(" and %s", endpoint_text(fpisa_ipv4(st.job.ipv4), htons(port), address));
 	if (st.job.ports > 1)
 		printf(" to %u, slots by port", port + st.job.ports - 1);
 	putchar('\n');

@@ -64,6 +64,8 @@ static int parse_workers(struct job_spec *s)
 
 static bool multicast_possible(const struct fpisa_job *j)
 {
+	if (datapath_is_mixed(j))
+		return false;
 	for (__u32 r = 0; r < j->workers; r++) {
 		if (j->rank[r].port != j->rank[0].port)
 			return false;
@@ -129,7 +131,8 @@ bool job_first_behind(const struct job_spec *s, __u32 rank)
 
 unsigned int job_frame_bytes(const struct fpisa_job *j)
 {
-	const unsigned int more = fpisa_is_ipv6(&j->rank[0].addr) ? FPISA_IPV6_LEN - FPISA_IP_LEN : 0;
+	const bool v6 = fpisa_is_ipv6(&j->rank[0].addr) || datapath_is_mixed(j);
+	const unsigned int more = v6 ? FPISA_IPV6_LEN - FPISA_IP_LEN : 0;
 	const unsigned int values = fpisa_payload_bytes(fpisa_format_of(j->format), j->elements);
 	const unsigned int plane = fpisa_in_tree(j) ? j->elements * FPISA_DIGIT_BYTES : 0;
 

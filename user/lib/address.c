@@ -19,10 +19,10 @@ static int is_host(const struct fpisa_address *a)
 	return fpisa_is_ipv6(a) ? !fpisa_is_multicast(a) : a->b[12] && a->b[12] < 0xe0;
 }
 
-/* Parse the number of a port, NULL for the default. Return whether it is one. */
+/* Parse the number of a port. If `text` is NULL, leave the default in *port. Return whether it is a port. */
 static int read_port(const char *text, uint16_t *port)
 {
-	unsigned int number = FPISA_PORT;
+	unsigned int number = *port;
 	char end;
 
 	if (text && (*text < '0' || *text > '9' || sscanf(text, "%5u%c", &number, &end) != 1))
@@ -31,24 +31,34 @@ static int read_port(const char *text, uint16_t *port)
 	return number && number <= 0xffff;
 }
 
+static int refuse_link_local(const char *text)
+{
+	return fpisa_fail(
+		-EINVAL,
+		"'%s' is a link-local address, which is valid on one link only; give a global or a unique local address",
+		text);
+}
+
 int fpisa_parse_address(const char *text, struct fpisa_address *address, uint16_t *port)
+{
+	return fpisa_parse_endpoint(text, FPISA_PORT, address, port);
+}
+
+int fpisa_parse_endpoint(const char *text, uint16_t default_port, struct fpisa_address *address, uint16_t *port)
 {
 	char copy[FPISA_ENDPOINT_LEN] = "", *number, *host;
 
 	if (text && strlen(text) < sizeof(copy))
 		strcpy(copy, text);
 	host = fpisa_cut_endpoint(copy, &number);
+	*port = default_port;
+	if (host && fpisa_is_link_local_text(host))
+		return refuse_link_local(text);
 	if (!host || !read_port(number, port) || !fpisa_address_read(host, address))
 		return fpisa_fail(
 			-EINVAL,
 			"'%s' is not an address with an optional port, such as 10.0.0.1:18000 or [2001:db8::1]:18000",
 			text ? text : "");
-	if (fpisa_is_ipv6(address) && fpisa_is_link_local(address))
-		return fpisa_fail(
-			-EINVAL,
-			"'%s' is a link-local address, which does not name its interface; give a global or a unique local "
-			"address",
-			text);
 	if (!is_host(address))
 		return fpisa_no_host(text);
 	return 0;
@@ -73,11 +83,13 @@ int fpisa_find_host(const char *text, uint64_t timeout_ns, union fpisa_sockaddr 
 	struct fpisa_address address;
 	int addresses = 0, rc;
 	char copy[256] = "", *number, *host;
-	uint16_t port;
+	uint16_t port = FPISA_PORT;
 
 	if (strlen(text) < sizeof(copy))
 		strcpy(copy, text);
 	host = fpisa_cut_endpoint(copy, &number);
+	if (host && fpisa_is_link_local_text(host))
+		return refuse_link_local(text);
 	if (!host || !*host || !read_port(number, &port) || (strchr(host, ':') && !fpisa_address_read(host, &address)))
 		return fpisa_fail(
 			-EINVAL,
@@ -92,7 +104,7 @@ int fpisa_find_host(const char *text, uint64_t timeout_ns, union fpisa_sockaddr 
 	return addresses ?
 		       addresses :
 		       fpisa_fail(-EINVAL,
-				  "'%s' has only link-local addresses, which do not name their interface; give it a global "
-				  "or a unique local address",
+				  "'%s' has only link-local addresses, which are valid on one link only; give it a global or a "
+				  "unique local address",
 				  host);
 }

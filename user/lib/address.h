@@ -11,6 +11,9 @@
  */
 int fpisa_parse_address(const char *text, struct fpisa_address *address, uint16_t *port);
 
+/* Do the same with another default port. */
+int fpisa_parse_endpoint(const char *text, uint16_t default_port, struct fpisa_address *address, uint16_t *port);
+
 #define FPISA_HOST_ADDRESSES 8
 
 /*

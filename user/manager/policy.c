@@ -106,14 +106,6 @@ __u32 manager_window(__u32 wanted, __u32 free, __u32 others)
 	return wanted <= free ? wanted : 0;
 }
 
-const char *manager_listen_text(const struct manager_policy *p, __u16 port, char text[FPISA_ENDPOINT_LEN])
-{
-	if (fpisa_is_address(&p->listen))
-		return fpisa_endpoint_text(&p->listen, port, text);
-	snprintf(text, FPISA_ENDPOINT_LEN, "*:%u", port);
-	return text;
-}
-
 bool manager_network_allowed(const struct manager_policy *p, const struct fpisa_address *address)
 {
 	for (int i = 0; i < p->networks; i++) {
@@ -329,7 +321,7 @@ int manager_option(struct manager_policy *p, int opt, const char *arg)
 		p->user = arg;
 		return 0;
 	case OPT_LISTEN:
-		return parse_address("--listen", arg, &p->listen);
+		return parse_listen("--listen", arg, &p->listen);
 	case OPT_PORT:
 		err = take_number("--port", arg, 65535, &number);
 		p->port = number;

@@ -77,9 +77,6 @@ struct manager_quota manager_quota_of(const struct manager_policy *p, const char
  */
 __u32 manager_window(__u32 wanted, __u32 free, __u32 others);
 
-/* Write the place where the manager listens, "10.0.0.1:18000", or "*:18000" for all addresses, and return it. */
-const char *manager_listen_text(const struct manager_policy *p, __u16 port, char text[FPISA_ENDPOINT_LEN]);
-
 /* Return whether a host of this address may connect. */
 bool manager_network_allowed(const struct manager_policy *p, const struct fpisa_address *address);
 

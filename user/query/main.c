@@ -48,7 +48,7 @@ static const struct verb verbs[] = {
 	 "                     Parquet files; Parquet does not need a schema\n"
 	 "  --key FILE         file of the keys whose holders are served; default $FPISA_KEY\n"
 	 "  --driver FILE      DuckDB's library, which reads Parquet; default $FPISA_DRIVER, else libduckdb.so\n"
-	 "  --listen ADDR      address to listen on; default all addresses\n"
+	 "  --listen ADDR      address to listen on; default all addresses, IPv4 and IPv6\n"
 	 "  --port N           TCP port for masters; default 18001\n"
 	 "  --scans N          masters served at once, each by a process; default 64\n"
 	 "The worker runs until a signal ends it. Questions, and rows for --columns, are encrypted. Rows in frames are\n"
@@ -56,7 +56,8 @@ static const struct verb verbs[] = {
 	 .unpinned = true},
 	{"query run", verb_query_run, "TABLE --workers LIST [OPTION...] [--json]",
 	 "ask workers for the first rows, for sums by key, or for all rows",
-	 "  --workers LIST     addresses ADDR[:PORT],... of fpisa query worker; default port 18001\n"
+	 "  --workers LIST     addresses ADDR[:PORT],... of fpisa query worker; default port 18001. An IPv6\n"
+	 "                     address with a port is in brackets, as in [2001:db8::11]:18001\n"
 	 "  --key FILE         key file, whose last key is used; default $FPISA_KEY\n"
 	 "  --value COLUMN     column to aggregate or to order by, of a numeric type\n"
 	 "  --limit N          return the first N rows by --value, the greatest first\n"

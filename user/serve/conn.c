@@ -42,7 +42,7 @@ int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 po
 	s->listener = listen_tcp(policy->listen, port, BACKLOG);
 	if (s->listener < 0)
 		return fail(s->listener, "give another port or address in [manager], or end what listens there",
-			    "serve: %s", manager_listen_text(policy, port, a));
+			    "serve: %s", listen_text(policy->listen, port, a));
 	if (epoll_ctl(s->strangers, EPOLL_CTL_ADD, s->listener, &e) ||
 	    epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->strangers, &e))
 		return fail(-errno, NULL, "serve: cannot wait for connections (epoll)");

@@ -251,7 +251,8 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 				__builtin_popcountll(w->policy->jobs));
 		}
 		fill_spec(o, &r.job[o->index], w->policy, &s);
-		err = job_complete(&s.job, made->number);
+		err = job_complete(&s.job, made->number) ?:
+			      datapath_refuse_mixed(made->number, &s.job, "a group's ranks have one family");
 		if (!err)
 			err = datapath_job_check(made->number, &s.job);
 		if (!err)

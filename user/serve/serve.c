@@ -24,6 +24,7 @@
 #include "conn.h"
 #include "fpisa.h"
 #include "helper.h"
+#include "host/listen.h"
 #include "host/route.h"
 #include "lib/manager/interface.h"
 #include "process.h"
@@ -303,7 +304,7 @@ static int start(struct serve *s, struct config *c, const char *pin, struct colo
 	/* After this point the start cannot fail, so the objects of the helper stay even if this process ends soon. */
 	ask(s, &(struct helper_request){.what = HELPER_LOOK});
 	/* Write without stdio, so that a manager with a closed stdout also serves, and ends without an error. */
-	dprintf(STDOUT_FILENO, "serving groups at %s; groups found: %d\n", manager_listen_text(p, port, a), s->found);
+	dprintf(STDOUT_FILENO, "serving groups at %s; groups found: %d\n", listen_text(p->listen, port, a), s->found);
 	process_tell_systemd();
 	return 0;
 }

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from groups import sees
 from lab import ADDRESS, ADDRESS6, FPISA, HERE, PORT, TOP
 
 EACCES, EINVAL = 13, 22
@@ -55,7 +56,23 @@ def test_both_families_at_one_manager(groups):
     assert [rank.line()["rc"] for rank in mixed] == [0, 0]
     for rank in mixed:
         answer = rank.line()
-        assert answer["rc"] == -EINVAL and "use IPv4 for all or IPv6 for all" in answer["error"], answer
+        assert answer["rc"] == -EINVAL and "but a group's ranks have one family; use IPv4 for all or IPv6 for all" in answer["error"], answer
+
+
+@over_ipv6
+@pytest.mark.parametrize("first", [None, "10.99.9.9", "10.99.0.9"], ids=["alone", "no-route", "silent"])
+def test_name_with_an_address_that_works(groups, tmp_path, first):
+    """Ranks join by a name that has an IPv6 address alone, or beside an IPv4 address without a route or a host, which they try first."""
+    g = groups(2)
+    if first == "10.99.0.9":
+        for w in g.net.worker:
+            w.ip("addr add 10.99.0.2/24 dev eth0")
+    hosts = "".join(f"{a} aggregator\n" for a in (first, g.net.address) if a)
+    g.member = sees(tmp_path, hosts=hosts, nsswitch_conf="hosts: files\n", gai_conf="precedence ::ffff:0:0/96 100\n")
+    ranks = [g.start(r, "train", r, 2, SUM, address=a) for r, a in enumerate(("aggregator", f"aggregator:{PORT}"))]
+    for rank in ranks:
+        assert rank.line()["rc"] == 0
+    right(ranks)
 
 
 @over_ipv6

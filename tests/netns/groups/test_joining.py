@@ -3,12 +3,11 @@
 import select
 import socket
 import struct
-import sys
 import threading
 import time
 
-from groups import MEMBER
-from lab import ADDRESS, FPISA, LIBRARY, PORT, SLOW, wait_until
+from groups import sees
+from lab import ADDRESS, FPISA, PORT, SLOW, wait_until
 
 EAGAIN, EACCES, EINVAL, ENOSPC, ENETUNREACH, ETIMEDOUT, ECONNREFUSED = 11, 13, 22, 28, 101, 110, 111
 CLIENT_HELLO, SERVER_HELLO = 1, 2
@@ -20,16 +19,6 @@ def right(ranks):
     for rank in ranks:
         answer = rank.line()
         assert answer["rc"] == 0 and answer.get("wrong", 0) == 0, answer
-
-
-def sees(tmp_path, **files):
-    """Return a command prefix that runs a command with these files in /etc."""
-    binds = []
-    for name, text in files.items():
-        path = tmp_path / name
-        path.write_text(text)
-        binds.append(f"mount --bind {path} /etc/{name.replace('_', '.')}")
-    return ["unshare", "-m", "sh", "-c", " && ".join([*binds, 'exec "$@"']), "sh", sys.executable, "-B", MEMBER, LIBRARY]
 
 
 def test_by_name(groups, tmp_path):
@@ -47,8 +36,10 @@ def test_by_name(groups, tmp_path):
 
     refused(EINVAL, "'aggregatr' is not a known host: ", "aggregatr")
     refused(EINVAL, "'aggregatr' is not a known host: ", f"aggregatr:{PORT}")
-    for wrong in ":18000", "aggregator:", "aggregator:0", "aggregator:65536", "aggregator:18000x", "a" * 300, "[2001:db8::1", "[]:18000", "2001:db8::g", "[10.0.0.1]", "fe80::1%lo":
+    for wrong in ":18000", "aggregator:", "aggregator:0", "aggregator:65536", "aggregator:18000x", "a" * 300, "[2001:db8::1", "[]:18000", "2001:db8::g", "[10.0.0.1]":
         refused(EINVAL, "is not a host with an optional port, such as aggregator:18000 or [2001:db8::1]:18000", wrong)
+    for wrong in "fe80::1%lo", "fe80::1", f"[fe80::1%lo]:{PORT}":
+        refused(EINVAL, f"'{wrong}' is a link-local address, which is valid on one link only", wrong)
     g.member = sees(tmp_path, nsswitch_conf="hosts: dns\n", resolv_conf="nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
     refused(EAGAIN, "'aggregator' is not a known host: ", "aggregator")
 

@@ -13,7 +13,7 @@ import pytest
 import foreign_random
 import postgres
 import queries
-from lab import ADDRESS, FPISA, TOP, draw_seed, wait_until
+from lab import FPISA, TOP, draw_seed, endpoint, wait_until
 
 pytestmark = pytest.mark.cold  # these tests put more programs into the program array than a load does
 
@@ -29,8 +29,8 @@ def far(master):
     master.add("topn", 500, "--key-bytes", 8, "--ascending", number=2)
     master.add("table", 100, "--key-bytes", 32, number=3)
     addresses = master.net.addresses
-    master.net.fpisa("query", "add", 4, "--kind", "table", "--limit", 50, "--key-bytes", 4, "--address", ADDRESS, "--workers",
-                     ",".join(a + ":18003" for a in addresses[:-1]), "--master", addresses[-1] + ":18002")
+    master.net.fpisa("query", "add", 4, "--kind", "table", "--limit", 50, "--key-bytes", 4, "--address", master.net.address, "--workers",
+                     ",".join(endpoint(a, 18003) for a in addresses[:-1]), "--master", endpoint(addresses[-1], 18002))
     master.create_server(QUERIES)
     return master
 
@@ -41,6 +41,7 @@ def explained(q, query, settings=""):
     return dict(line.split(": ", 1) for line in lines if ": " in line)
 
 
+@pytest.mark.families(spread=True)
 def test_pruned_by_the_network(far):
     """First rows and groups are correct, even with lost frames, and the aggregator pruned and absorbed rows."""
     rng = random.Random(draw_seed())
@@ -51,10 +52,10 @@ def test_pruned_by_the_network(far):
     top = sorted((x for _, x in rows), reverse=True)
     for settings in "", "SET fpisa.debug_loss = 0.05; ":
         said = explained(far, "SELECT * FROM t ORDER BY x DESC LIMIT 100", settings)
-        assert said["Pruned By"] == f"network: query 1 at {ADDRESS}" and int(said["Rows Pruned"]) > 10000
+        assert said["Pruned By"] == f"network: query 1 at {far.net.address}" and int(said["Rows Pruned"]) > 10000
         assert int(said["Rows Sent"]) == 20000 == int(said["Rows Pruned"]) + int(said["Rows Received"])
         said = explained(far, "SELECT k, max(x) FROM t GROUP BY k", settings)
-        assert said["Pruned By"] == f"network: query 4 at {ADDRESS}" and int(said["Rows Absorbed"]) == 20000
+        assert said["Pruned By"] == f"network: query 4 at {far.net.address}" and int(said["Rows Absorbed"]) == 20000
         assert [float(r[0]) for r in far.sql(settings + "SELECT x FROM t ORDER BY x DESC LIMIT 100 OFFSET 7")] == top[7:107]
         assert [float(r[0]) for r in far.sql(settings + "SELECT x FROM t ORDER BY x LIMIT 9")] == top[:-10:-1]
         got = far.sql(settings + "SELECT k, count(*), fpisa_sum(x), min(x), max(x), fpisa_avg(x) FROM t GROUP BY k")
@@ -71,6 +72,7 @@ def test_random_tables(far):
         assert not wrong, wrong[0]
 
 
+@pytest.mark.families(spread=True)
 def test_queries_are_taken(far):
     """A query at the aggregator has one master at a time. Further scans, of the same session, another session or another program, run
     without the aggregator."""
@@ -84,22 +86,22 @@ def test_queries_are_taken(far):
     while first.stdout.readline() != "held\n":
         pass
     groups = "SELECT k, max(x) FROM t GROUP BY k ORDER BY 1 LIMIT 1"
-    assert explained(far, groups)["Pruned By"] == f"network: query 3 at {ADDRESS}"
+    assert explained(far, groups)["Pruned By"] == f"network: query 3 at {far.net.address}"
     assert "Pruned By: none: query 4 is in use by another scan; query 3 is in use by another scan" in "".join(
         r[0] for r in far.sql("BEGIN; DECLARE b CURSOR FOR SELECT k, max(x) FROM t GROUP BY k; FETCH 1 FROM b; EXPLAIN " + groups))
     assert far.sql(f"BEGIN; DECLARE b CURSOR FOR SELECT k, max(x) FROM t GROUP BY k; FETCH 1 FROM b; {groups}")[1:] == [("0", "994")]
-    assert explained(far, top)["Pruned By"] == f"network: query 1 at {ADDRESS}"
+    assert explained(far, top)["Pruned By"] == f"network: query 1 at {far.net.address}"
     first.stdin.close()
     first.wait()
     alone = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
     wait_until("the end of its session", lambda: far.sql(alone) == [("1",)])
-    assert explained(far, groups)["Pruned By"] == f"network: query 4 at {ADDRESS}"
+    assert explained(far, groups)["Pruned By"] == f"network: query 4 at {far.net.address}"
     with far.master.entered():
-        taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        taken = socket.socket(socket.AF_INET6 if far.net.ipv6 else socket.AF_INET, socket.SOCK_DGRAM)
     with taken:
-        taken.bind(("0.0.0.0", 18002))
+        taken.bind(("", 18002))
         said = explained(far, groups)
-        assert said["Pruned By"] == f"network: query 3 at {ADDRESS}"
+        assert said["Pruned By"] == f"network: query 3 at {far.net.address}"
         far.sql("ALTER SERVER far OPTIONS (SET queries 'table 4 limit 50 local-port 18002 worker-port 18003')")
         said = explained(far, groups)
         assert said["Pruned By"].startswith("none: query 4 is not free: ") and "18002" in said["Pruned By"], said
@@ -121,11 +123,12 @@ def test_queries_are_taken(far):
     assert not wrong, wrong[0]
 
 
+@pytest.mark.families(spread=True)
 def test_no_aggregator(far):
     """If the query is missing, the error says what to do."""
     far.deal("t", ("k int32 not null", "x real not null"), [(1, 1.0)])
     far.sql("IMPORT FOREIGN SCHEMA x FROM SERVER far INTO public; ALTER SERVER far OPTIONS (SET queries 'topn 9 limit 10', SET timeout '1')")
-    with pytest.raises(postgres.Failed, match=f"query 9: the aggregator at {ADDRESS} has not answered for 1000 ms"):
+    with pytest.raises(postgres.Failed, match=f"query 9: the aggregator at {far.net.address} has not answered for 1000 ms"):
         far.sql("SELECT x FROM t ORDER BY x DESC LIMIT 1")
     assert far.sql("SET fpisa.pruning = none; SELECT x FROM t ORDER BY x DESC LIMIT 1") == [("1",)]
 
@@ -143,7 +146,7 @@ def test_page(master):
     q.add("topn", 1000, "--key-bytes", 8, number=6)
     for (kind, text), shown in zip(blocks, blocks[1:] + [("", "")]):
         for old, new in (("10.0.0.11", net.addresses[0]), ("10.0.0.12", net.addresses[1]), ("10.0.0.13", net.addresses[2]),
-                         ("'10.0.0.1'", f"'{ADDRESS}'"), ("KEY", q.secret), ("--kind", f"--address {ADDRESS} --kind")):
+                         ("'10.0.0.1'", f"'{net.address}'"), ("KEY", q.secret), ("--kind", f"--address {net.address} --kind")):
             text = text.replace(old, new)
         if kind == "sh" and "/srv/tables" in text:
             for rank, row in enumerate(("1,Delft", "2,Gouda")):
@@ -152,9 +155,9 @@ def test_page(master):
             for command in text.splitlines():
                 net.fpisa(*command.split()[1:])
         elif kind == "sql":
-            rows, asked = ["|".join(r).replace(ADDRESS, "10.0.0.1") for r in q.sql(text)], text
+            rows, asked = ["|".join(r).replace(net.address, "10.0.0.1") for r in q.sql(text)], text
             assert shown[0] != "text" or rows == shown[1].splitlines(), rows
-    plan = [r[0].strip().replace(ADDRESS, "10.0.0.1") for r in q.sql("EXPLAIN (COSTS OFF) " + asked[asked.rindex("SELECT"):])]
+    plan = [r[0].strip().replace(net.address, "10.0.0.1") for r in q.sql("EXPLAIN (COSTS OFF) " + asked[asked.rindex("SELECT"):])]
     assert len(text.splitlines()) == 4 and all(line.strip() in plan for line in text.splitlines()), plan
 
 

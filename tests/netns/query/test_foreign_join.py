@@ -6,7 +6,7 @@ import random
 import pytest
 
 import foreign_joins
-from lab import ADDRESS, draw_seed
+from lab import draw_seed, endpoint
 from postgres import Failed
 
 pytestmark = pytest.mark.cold  # these tests put more programs into the program array than a load does
@@ -26,8 +26,8 @@ def far(master):
     master.serve()
     listed, addresses = [], master.net.addresses
     for kind, number, options in AT_AGGREGATOR:
-        at = [f"{a}:{18000 + number}" for a in addresses]
-        master.net.fpisa("query", "add", number, "--kind", kind, "--address", ADDRESS, "--workers", ",".join(at[:-1]),
+        at = [endpoint(a, 18000 + number) for a in addresses]
+        master.net.fpisa("query", "add", number, "--kind", kind, "--address", master.net.address, "--workers", ",".join(at[:-1]),
                          "--master", at[-1], *(v for name, value in options.items() for v in ("--" + name, value)))
         listed.append(" ".join(map(str, [kind, number, *(v for o in options.items() for v in o)])) +
                       f" local-port {18000 + number} worker-port {18000 + number}")
@@ -74,6 +74,7 @@ def random_joins(far, rounds):
     return pruned
 
 
+@pytest.mark.families(spread=True)
 def test_random_joins(far):
     random_joins(far, 6)
 
@@ -96,11 +97,11 @@ def test_counts(far):
     path = "SET search_path = far, public;"
     big, small = explained(far, "SELECT * FROM big JOIN small USING (k) WHERE small.n = 0", path)
     assert big["Joined With"] == "small on k = k, where n int32 = 0"
-    assert big["Pruned By"] == f"network: query 1 at {ADDRESS}, by its bitmap of join keys"
+    assert big["Pruned By"] == f"network: query 1 at {far.net.address}, by its bitmap of join keys"
     assert (big["Rows Sent"], big["Rows Pruned"], big["Rows Received"], big["Join Keys"]) == (600, 480, 120, 6) and "Join Filter" not in big
     assert small["Rows Received"] == 6 and "Pruned By" not in small
     groups, _ = explained(far, "SELECT * FROM (SELECT k, fpisa_sum(x), count(*) FROM big GROUP BY k) g JOIN small USING (k) WHERE small.n = 0", path)
-    assert groups["Pruned By"] == f"network: query 4 at {ADDRESS}, by its Bloom filter of join keys"
+    assert groups["Pruned By"] == f"network: query 4 at {far.net.address}, by its Bloom filter of join keys"
     assert groups["Rows Sent"] == 600 and groups["Rows Absorbed"] + groups["Rows Received"] in range(120, 181) and groups["Actual Rows"] in range(6, 10)
     # Each of two scans has its own filter.
     held = "BEGIN; DECLARE c CURSOR FOR SELECT big.x FROM big JOIN small USING (k) WHERE small.n = 0; FETCH 1 FROM c;"

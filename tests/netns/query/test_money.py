@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from lab import ADDRESS, TOP
+from lab import TOP, endpoint
 
 pytestmark = pytest.mark.cold  # queries add programs to the program array
 
@@ -67,8 +67,8 @@ def test_tpch(master, tmp_path):
             f.writelines("".join(f"{v}|" for v in r) + "\n" for r in rows)
     addresses = master.net.addresses
     master.add("table", 50000, "--key-bytes", 16, "--values", "int64", number=3)
-    master.net.fpisa("query", "add", 4, "--kind", "table", "--limit", 50000, "--key-bytes", 32, "--values", "int128", "--address", ADDRESS,
-                     "--workers", ",".join(a + ":18003" for a in addresses[:-1]), "--master", addresses[-1] + ":18002")
+    master.net.fpisa("query", "add", 4, "--kind", "table", "--limit", 50000, "--key-bytes", 32, "--values", "int128", "--address", master.net.address,
+                     "--workers", ",".join(endpoint(a, 18003) for a in addresses[:-1]), "--master", endpoint(addresses[-1], 18002))
     master.create_server(QUERIES)
     master.sql("IMPORT FOREIGN SCHEMA x FROM SERVER far INTO public")
     for column, n in ("returnflag", 1), ("linestatus", 1), ("shipmode", 10):

@@ -8,10 +8,11 @@ import signal
 import pytest
 
 import queries
-from lab import ADDRESS, children, draw_seed, wait_until
+from lab import children, draw_seed, wait_until
 from queries import Queries, read_whole
 
-pytestmark = pytest.mark.cold  # these tests put more programs into the program array than a load does
+# cold: these tests put more programs into the program array than a load does
+pytestmark = [pytest.mark.cold, pytest.mark.families(spread=True)]
 
 KEYS = 1000
 FAULTS = "drop=0.2,duplicate=0.1,reorder=0.1,delay=0.05,corrupt=0.05"
@@ -31,7 +32,7 @@ def asked(lab, tmp_path):
 def add(q, kind, number, *options):
     limit = ("--limit", 40) if kind == "table" else ()
     q.net.fpisa("query", "add", number, "--kind", kind, *limit, "--workers", ",".join(q.net.addresses[:-1]), "--master",
-                q.net.addresses[-1], "--address", ADDRESS, *options)
+                q.net.addresses[-1], "--address", q.net.address, *options)
 
 
 def spread(q, name, schema, rows):
@@ -180,7 +181,7 @@ def test_worker_goes_while_keys_come(asked, slow):
     p = keying(q, slow, "--timeout", 2)
     q.remove()
     _, status, err = read_whole(p)
-    assert status == 1 and "query 5: " in err and ADDRESS in err, err
+    assert status == 1 and "query 5: " in err and q.net.address in err, err
 
 
 def test_keys_at_borders(asked):

@@ -14,10 +14,11 @@ import pytest
 
 import parquet
 import queries
-from lab import ADDRESS, FPISA, HERE, QUERY_LIBRARY, children, draw_seed, end, wait_until
+from lab import FPISA, HERE, QUERY_LIBRARY, children, draw_seed, end, endpoint, wait_until
 from queries import hear, read_whole
 
-pytestmark = pytest.mark.cold  # these tests put more programs into the program array than a load does
+# cold: these tests put more programs into the program array than a load does
+pytestmark = [pytest.mark.cold, pytest.mark.families(spread=True)]
 
 PRUNING = {"network": (), "none": ("--prune", "none"), "workers": ("--prune", "workers"), "preaggregate": ("--preaggregate",)}
 ASKING = os.path.join(HERE, "query_client.py")
@@ -235,7 +236,7 @@ def test_interrupted(asked):
     p = started(q, "--timeout", 2)
     q.remove()
     _, status, err = ended(p)
-    assert status == 1 and "query 5" in err and ADDRESS in err, err
+    assert status == 1 and "query 5" in err and q.net.address in err, err
     q.add("table", 100, "--key-bytes", 8)
 
     # If a master stops, its worker gives up and serves the next master.
@@ -249,9 +250,9 @@ def test_interrupted(asked):
     p = started(q)
     q.workers[1].kill()
     _, status, err = ended(p)
-    assert status == 1 and f"worker {q.net.addresses[1]}:18001: the connection ended" in err, err
+    assert status == 1 and f"worker {endpoint(q.net.addresses[1], 18001)}: the connection ended" in err, err
     says = q.fails("--by", "k", "--value", "v")
-    assert f"worker {q.net.addresses[1]}:18001: no connection: Connection refused; is `fpisa query worker` running there?" in says
+    assert f"worker {endpoint(q.net.addresses[1], 18001)}: no connection: Connection refused; is `fpisa query worker` running there?" in says
 
 
 def write_private(path, text):
@@ -287,10 +288,10 @@ def test_refusals(asked, tmp_path):
             (("--where", "v real=1,k real=1"), {}, "t.csv: column k is int32, not real"),
             (("--by", "v", "--value", "k"), {}, "column k is int32 and needs --values int64"),
             (groups, {"number": 6}, "query 6 at the aggregator "),
-            (groups, {"workers": q.net.addresses[0] + "," + q.net.addresses[0]}, f"worker {q.net.addresses[0]}:18001 is given twice"),
+            (groups, {"workers": q.net.addresses[0] + "," + q.net.addresses[0]}, f"worker {endpoint(q.net.addresses[0], 18001)} is given twice"),
             ((*groups, "--local-port", 18055), {"taken": 18000}, "UDP port 18000 is in use by another query or program; two queries "
                                                                  "at once need two ports (--worker-port)"),
-            (groups, {"number": 9}, "query 9: the aggregator at 10.99.0.1 has not answered"),
+            (groups, {"number": 9}, f"query 9: the aggregator at {q.net.address} has not answered"),
             (groups, {"workers": q.net.addresses[0]}, "query 5: rank 1 of the aggregator's list did not join in 2000 ms"),
             (("--value", "v", "--limit", 5), {"number": 6}, "query 6 has keys of 4 bytes; places of rows need --key-bytes 8"),
             (groups, {}, "a column that may be NULL requires a count, and rows with 4-byte keys have none; create the query with --key-bytes 8"),
@@ -304,12 +305,12 @@ def test_refusals(asked, tmp_path):
     ):
         options = (*options, *(("--timeout", 2) if where.get("number") == 9 or "workers" in where else ()))
         taken = where.pop("taken", None)
-        with q.net.worker[0].socket() as s:
+        with q.net.worker[0].socket(q.net.ipv6) as s:
             s.bind(("", taken or 0))
             err = q.fails(*options, **where)
         assert err.startswith("fpisa: query run: ") and says in err and err.count("\n") == 1, err
 
-    first, second = (f"worker {a}:18001" for a in q.net.addresses[:2])
+    first, second = (f"worker {endpoint(a, 18001)}" for a in q.net.addresses[:2])
     q.table(0, [(1, 1.0)], name="other")
     for schema, options, has, where in (
             (("k int64 not null", "v real"), groups, "'k int64 not null'", "'k int32 not null'"),
@@ -323,11 +324,11 @@ def test_refusals(asked, tmp_path):
     # An error of a master is one line in the log of the worker. An error of a worker is one line at the master.
     assert "'t?y'" in q.fails(*groups, table="t\ny", workers=q.net.addresses[0])
     hear(q.workers[0], r"'t\?y' is not a table name")
-    with q.net.worker[-1].socket() as s:
+    with q.net.worker[-1].socket(q.net.ipv6) as s:
         s.bind(("", 18000))
         assert "run: UDP port 18000 is in use by another query or program; two queries at once need two ports (--local-port, " in q.fails(*groups)
     # Use a port that another query will release.
-    with q.net.worker[0].socket() as s:
+    with q.net.worker[0].socket(q.net.ipv6) as s:
         s.bind(("", 18000))
         p = q.master.spawn(*q.argv("--json", *groups, number=7))
         time.sleep(0.5)
@@ -375,7 +376,7 @@ def test_library(asked, table_rows):
     q.serve()
     q.add("table", 10, "--key-bytes", 8)
     options = {"workers": q.net.addresses[0], "key_file": q.key, "table": "t"}
-    there = {"aggregator": ADDRESS, "query": 5}
+    there = {"aggregator": q.net.address, "query": 5}
     for more in ({"by": "k", "value": "v", **there}, {"value": "v", "limit": 3, "pruning": 2}, {}):
         said, status, err = read_whole(q.master.spawn(sys.executable, "-B", ASKING, QUERY_LIBRARY, json.dumps({**options, **more})))
         assert status == 0, err

@@ -2,12 +2,15 @@
 """Clients written only from doc/wire.md support every format, and recompute every operation bit for bit."""
 import sys
 
-from lab import ADDRESS, INDEPENDENT_CLIENT, read_all
+import pytest
+
+from lab import INDEPENDENT_CLIENT, read_all
 
 COUNT = 320
 SUMS, ORDERS, ROOT = "sum,avg,scale", "min,max", "norm"
 
 
+@pytest.mark.families()
 def test_every_format_and_operation(lab):
     """Every operation is correct, even if a rank was removed. avg divides by the number of remaining ranks, and the guard bits are still
     those for all ranks."""
@@ -25,7 +28,7 @@ def test_every_format_and_operation(lab):
         net.add_job(job, "--elements", "128", "--window", "8", *options)
         for rank in lost:
             net.fpisa("job", "shrink", job, rank)
-        clients = [net.worker[r].spawn(sys.executable, "-B", INDEPENDENT_CLIENT, ADDRESS, job, "--count", COUNT, "--op", ops,
+        clients = [net.worker[r].spawn(sys.executable, "-B", INDEPENDENT_CLIENT, net.address, job, "--count", COUNT, "--op", ops,
                                        "--factor", "-0.3125", "--seeds", f"a{job},b{job},c{job}", "--timeout", "50")
                    for r in range(3) if r not in lost]
         for p in clients:

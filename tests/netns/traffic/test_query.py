@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from lab import ADDRESS, FPISA, PIN, TOP, read_all
+from lab import FPISA, PIN, TOP, endpoint, read_all
 
 sys.path.insert(0, os.path.join(TOP, "tests", "interop"))
 import independent_query as query  # noqa: E402
@@ -16,20 +16,21 @@ CLIENT = os.path.join(TOP, "tests", "interop", "independent_query.py")
 ROWS, KEYS, LOSS = 2000, 60, 0.1
 DEADLINE_S = 200
 
-pytestmark = pytest.mark.cold  # these tests put more programs into the program array than a load does
+# cold: these tests put more programs into the program array than a load does
+pytestmark = [pytest.mark.cold, pytest.mark.families(spread=True)]
 
 
 def make(net, *options, number=5):
     workers = ",".join(net.addresses[:-1])
-    return net.fpisa("query", "add", number, "--workers", workers, "--master", net.addresses[-1], "--address", ADDRESS, *options)
+    return net.fpisa("query", "add", number, "--workers", workers, "--master", net.addresses[-1], "--address", net.address, *options)
 
 
 def run(net, number=5, join=1, token="0"):
     """Return the output of the master, and the rows of each worker."""
     same = ("--join", join, "--loss", LOSS, "--timeout", DEADLINE_S, "--token", token)
-    clients = [net.worker[r].spawn(sys.executable, "-B", CLIENT, ADDRESS, number, "worker", "--seed", r, "--rows", ROWS, "--keys",
+    clients = [net.worker[r].spawn(sys.executable, "-B", CLIENT, net.address, number, "worker", "--seed", r, "--rows", ROWS, "--keys",
                                    KEYS, *same) for r in range(2)]
-    master = net.worker[2].spawn(sys.executable, "-B", CLIENT, ADDRESS, number, "master", *same)
+    master = net.worker[2].spawn(sys.executable, "-B", CLIENT, net.address, number, "master", *same)
     ends = [read_all(p, DEADLINE_S + 20) for p in (master, *clients)]
     assert [status for _, status, _ in ends] == [0, 0, 0], [err for _, _, err in ends]
     return ends[0][0][0], [r for seed in range(2) for r in query.rows(seed, ROWS, KEYS)]
@@ -127,7 +128,7 @@ def test_cpus(lab):
 def test_mtu_towards_the_master(lab):
     net = lab(workers=3)
     net.load()
-    argv = ("query", "add", 5, "--workers", ",".join(net.addresses[:2]), "--master", net.addresses[2], "--address", ADDRESS,
+    argv = ("query", "add", 5, "--workers", ",".join(net.addresses[:2]), "--master", net.addresses[2], "--address", net.address,
             "--kind", "topn", "--limit", 1)
     _, _, err = net.agg.try_run(FPISA, *argv)
     assert "MTU" not in err
@@ -149,7 +150,7 @@ def test_no_room_for_places(lab):
                           (("--kind", "topn", "--limit", 9), 8), (("--kind", "topn", "--limit", 9, "--key-bytes", 8), None),
                           (("--kind", "table", "--limit", 9), None)):
         status, _, err = net.agg.try_run(FPISA, "query", "add", 5, "--workers", net.addresses[0], "--master", net.addresses[1],
-                                         "--address", ADDRESS, *options)
+                                         "--address", net.address, *options)
         net.fpisa("query", "del", 5)
         assert not status and ("room for places" in err) == bool(need), (options, err)
         assert not need or err.endswith(f"so fpisa query run and PostgreSQL refuse it; give --key-bytes {need}\n"), (options, err)
@@ -189,21 +190,22 @@ def test_verbs(lab):
                           (("--kind", "join", "--filter", "bitmap", "--filter-keys", 2**28 + 1), "at most 268435456 keys"),
                           (("--kind", "join", "--filter", "bloom", "--filter-keys", 9, "--filter-bytes", 8), "up to the key's 4")):
         status, out, err = net.agg.try_run(FPISA, "query", "add", 6, "--workers", net.addresses[0], "--master", net.addresses[1],
-                                           "--address", ADDRESS, *options)
+                                           "--address", net.address, *options)
         assert status and not out and says in err, err
-    for address, says in ((ADDRESS, f"query 6: ranks 0 and 1 are both {net.addresses[0]}:18000"),
-                          ("192.0.2.9", "query 6: 192.0.2.9 is not an address of this machine")):
+    stranger = "2001:db8::9" if net.ipv6 else "192.0.2.9"
+    for address, says in ((net.address, f"query 6: ranks 0 and 1 are both {endpoint(net.addresses[0], 18000)}"),
+                          (stranger, f"query 6: {stranger} is not an address of this machine")):
         status, _, err = net.agg.try_run(FPISA, "query", "add", 6, "--workers", net.addresses[0], "--master",
-                                         net.addresses[address != ADDRESS], "--address", address, "--kind", "topn", "--limit", 1)
+                                         net.addresses[address != net.address], "--address", address, "--kind", "topn", "--limit", 1)
         assert status == 1 and says in err, err
     status, _, err = net.agg.try_run(FPISA, "query", "add", 1, "--workers", net.addresses[0], "--master", net.addresses[1],
-                                     "--address", ADDRESS, "--kind", "topn", "--limit", 1)
+                                     "--address", net.address, "--kind", "topn", "--limit", 1)
     assert status == 1 and "query 1: a job has this number, and jobs and queries share the numbers 0 to 63; take another number, " \
         "or fpisa job del 1" in err
     for kind, number, says in (("job", 5, "job 5: a query has this number, and jobs and queries share the numbers 0 to 63"),
                                ("query", 5, "query 5 already exists; fpisa query del 5, or take another number")):
         options = ("--kind", "topn", "--limit", 1, "--master", net.addresses[1]) if kind == "query" else ()
-        status, _, err = net.agg.try_run(FPISA, kind, "add", number, "--workers", net.addresses[0], "--address", ADDRESS, *options)
+        status, _, err = net.agg.try_run(FPISA, kind, "add", number, "--workers", net.addresses[0], "--address", net.address, *options)
         assert status == 1 and says in err, err
     net.check_sum(1)
     net.fpisa("upgrade")

@@ -9,25 +9,28 @@ import pytest
 import worker
 from aggregators import Switched, pins
 from doctor import examine
-from lab import FPISA, draw_seed, end, read_all, read_answers, wait_until
+from lab import FPISA, draw_seed, end, endpoint, read_all, read_answers, wait_until
 
 JOB, LEAVES, RANKS = 5, 2, 3
 COUNT = 20000
 PINS = "/run/trees"  # a BPF filesystem for the tests of this file; the usual one belongs to a single test
-ROOT = "10.98.0.1"
 pytestmark = pytest.mark.together
 
 
 class Tree(Switched):
-    """The root is 10.98.0.1, leaf l is 10.98.0.(2 + l), rank r of leaf l is 10.98.0.(10 + RANKS l + r)."""
+    """The root is host 1, leaf l is host 2 + l, rank r of leaf l is host 10 + RANKS l + r of one network."""
 
-    def __init__(self):
+    def __init__(self, ipv6):
         super().__init__()
-        self.root = self.agg = self.host(ROOT, "root")
-        self.leaf = [self.host(f"10.98.0.{2 + i}", f"leaf{i}") for i in range(LEAVES)]
-        self.worker = [self.host(f"10.98.0.{10 + i}", f"w{i}") for i in range(LEAVES * RANKS)]
+        self.ipv6 = ipv6
+        self.root = self.agg = self.host(self.at(1), "root")
+        self.leaf = [self.host(self.at(2 + i), f"leaf{i}") for i in range(LEAVES)]
+        self.worker = [self.host(self.at(10 + i), f"w{i}") for i in range(LEAVES * RANKS)]
         for i in range(LEAVES + 1):
             self.fpisa_at(i, "load", "eth0")
+
+    def at(self, number):
+        return f"2001:db8:98::{number:x}" if self.ipv6 else f"10.98.0.{number}"
 
     def fpisa_at(self, i, *argv):
         """Run fpisa at the root if i is 0, else at leaf i - 1."""
@@ -35,11 +38,11 @@ class Tree(Switched):
 
     def job(self, i, *options):
         if i:
-            workers = ",".join(f"10.98.0.{10 + RANKS * (i - 1) + r}" for r in range(RANKS))
-            options = "--parent", f"{ROOT}/{i - 1}", "--address", f"10.98.0.{1 + i}", *options
+            workers = ",".join(self.at(10 + RANKS * (i - 1) + r) for r in range(RANKS))
+            options = "--parent", f"{self.at(1)}/{i - 1}", "--address", self.at(1 + i), *options
         else:
-            workers = ",".join(f"10.98.0.{2 + leaf}" for leaf in range(LEAVES))
-            options = "--leaves", "--address", ROOT, *options
+            workers = ",".join(self.at(2 + leaf) for leaf in range(LEAVES))
+            options = "--leaves", "--address", self.at(1), *options
         if self.token:
             options = "--token", f"{self.token['token']:x}", *options
         self.fpisa_at(i, "job", "add", JOB, "--workers", workers, "--mode", "exact", *options)
@@ -53,7 +56,7 @@ class Tree(Switched):
 
     def begin_rank(self, rank, seed, *more, count=COUNT, **options):
         step = {"count": count, "kind": "random", "seed": seed + rank // RANKS}
-        return self.start(rank, JOB, step, *more, address=f"10.98.0.{2 + rank // RANKS}", **self.token,
+        return self.start(rank, JOB, step, *more, address=self.at(2 + rank // RANKS), **self.token,
                           **options)
 
     def begin(self, seed, ranks=range(LEAVES * RANKS), **options):
@@ -72,9 +75,10 @@ def check(procs, seed, **options):
 
 
 @pytest.fixture(scope="module")
-def net(mounts):
+def net(mounts, request):
+    """Yield the network; the parameter is whether its addresses are IPv6 addresses."""
     with pins(PINS):
-        tree = Tree()
+        tree = Tree(getattr(request, "param", False))
         yield tree
         for i in range(LEAVES + 1):
             tree.fpisa_at(i, "unload")
@@ -92,9 +96,11 @@ def jobs(net, request):
         net.fpisa_at(i, "job", "del", JOB)
 
 
+over_both = pytest.mark.parametrize("net", [False, True], ids=["ipv4", "ipv6"], indirect=True, scope="module")
 tokens = pytest.mark.parametrize("jobs", [None, 0x1122334455667788], ids=["open", "token"], indirect=True)
 
 
+@over_both
 @tokens
 @pytest.mark.parametrize("loss", (0, 0.02))
 def test_sum(jobs, loss):
@@ -115,12 +121,13 @@ def test_doubles(jobs, loss):
     for i in range(LEAVES + 1):
         jobs.again(i, "--format", "fp64")
     step = {"count": count, "kind": worker.DOUBLES, "seed": seed}
-    procs = [jobs.start(r, JOB, step, address=f"10.98.0.{2 + r // RANKS}", loss=loss, **jobs.token) for r in range(LEAVES * RANKS)]
+    procs = [jobs.start(r, JOB, step, address=jobs.at(2 + r // RANKS), loss=loss, **jobs.token) for r in range(LEAVES * RANKS)]
     want = array.array("d", map(math.fsum, zip(*(worker.doubles(r % RANKS, count, seed) for r in range(LEAVES * RANKS)))))
     answers = [read_answers(p)[-1] for p in procs]
     assert [a["digest"] for a in answers] == [hashlib.sha256(want.tobytes()).hexdigest()] * len(procs), answers
 
 
+@over_both
 def test_unicast_again(jobs):
     """A leaf that addresses its results to each rank delivers the result of one chunk as often as a rank asks for it."""
     seed = draw_seed()
@@ -135,20 +142,22 @@ def test_unicast_again(jobs):
 def test_another_rank(jobs):
     """If a leaf's job states another rank than the root's job, the leaf does not join, and a counter gives the reason."""
     jobs.fpisa_at(1, "job", "del", JOB)
-    jobs.fpisa_at(1, "job", "add", JOB, "--workers", "10.98.0.10", "--mode", "exact", "--parent", f"{ROOT}/1", "--address", "10.98.0.2")
+    jobs.fpisa_at(1, "job", "add", JOB, "--workers", jobs.at(10), "--mode", "exact", "--parent", f"{jobs.at(1)}/1", "--address",
+                  jobs.at(2))
     answers, status, _ = read_all(jobs.begin(0, ranks=[0], timeout_ms=1500)[0])
     assert status and answers[-1]["rc"] == -110, answers
     assert jobs.count(1, "v_unlike") > 0
 
 
+@over_both
 def test_route_changes(jobs):
     """The kernel keeps the link-layer address of the root. If the route changes to a next hop without a known address, a counter shows
     this."""
     seed, leaf = draw_seed(), jobs.leaf[0]
-    assert "managed" in leaf.run("ip", "neigh", "show", ROOT)
-    leaf.ip(f"route add {ROOT} via 10.98.0.99")
+    assert "managed" in leaf.run("ip", "neigh", "show", jobs.at(1))
+    leaf.ip(f"route add {jobs.at(1)} via {jobs.at(99)}")
     answers, status, _ = read_all(jobs.begin(seed, ranks=range(RANKS), timeout_ms=1500)[0])
-    leaf.ip(f"route del {ROOT}")
+    leaf.ip(f"route del {jobs.at(1)}")
     assert status and answers[-1]["rc"] == -110, answers
     assert jobs.count(1, "v_unresolved_parent") > 0 and jobs.count(1, "v_no_parent") == 0
     check(jobs.begin(seed), seed)
@@ -165,6 +174,7 @@ def test_many_calls(jobs):
     assert status and answers[-1]["rc"] == -110, answers
 
 
+@over_both
 def test_rank_restarts(jobs):
     """If a rank is killed in a sum, the calls of all ranks end. After the rank has started again, all ranks join and sum."""
     seed = draw_seed()
@@ -193,6 +203,7 @@ def test_aggregator_restarts(jobs, which):
     check(jobs.begin(seed), seed)
 
 
+@over_both
 def test_removed_rank(jobs):
     """After a rank of a leaf is removed, the other ranks sum without it. After a leaf is removed at the root, the ranks of the other leaf
     sum alone."""
@@ -205,20 +216,22 @@ def test_removed_rank(jobs):
     check(jobs.begin(seed, ranks=left), seed, ranks=left)
 
 
+@over_both
 def test_show(jobs):
     """`job show` at a leaf prints the parent, and the leaf's rank there. At the root it says that the ranks are leaves."""
-    assert f"parent      {ROOT}:18000/0" in jobs.fpisa_at(1, "job", "show", JOB)
+    assert f"parent      {endpoint(jobs.at(1), 18000)}/0" in jobs.fpisa_at(1, "job", "show", JOB)
     assert "ranks are leaves" in jobs.fpisa_at(0, "job", "show", JOB)
 
 
+@over_both
 def test_doctor(jobs):
     """Doctor names the parent of a leaf, and detects a missing route to it."""
     def found():
         return examine(jobs.leaf[0], "--pin", f"{PINS}/1")[f"job {JOB}", "parent"]
 
-    assert found()["level"] == "ok" and f"{ROOT}:18000/0" in found()["text"]
-    jobs.leaf[0].ip(f"route add unreachable {ROOT}")
+    assert found()["level"] == "ok" and f"{endpoint(jobs.at(1), 18000)}/0" in found()["text"]
+    jobs.leaf[0].ip(f"route add unreachable {jobs.at(1)}")
     try:
-        assert found()["level"] == "fault" and f"no route to the parent, {ROOT}:18000/0" in found()["text"]
+        assert found()["level"] == "fault" and f"no route to the parent, {endpoint(jobs.at(1), 18000)}/0" in found()["text"]
     finally:
-        jobs.leaf[0].ip(f"route del unreachable {ROOT}")
+        jobs.leaf[0].ip(f"route del unreachable {jobs.at(1)}")

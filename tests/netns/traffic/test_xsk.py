@@ -23,7 +23,7 @@ def attached(ns, dev="eth0"):
 
 def answers_echo(net, ns, address):
     """Return whether a datagram from the aggregator reaches a port that no worker has, and whether the answer reaches the aggregator."""
-    with ns.socket() as there, net.agg.socket() as here:
+    with ns.socket(net.ipv6) as there, net.agg.socket(net.ipv6) as here:
         there.bind((address, 5555))
         here.settimeout(5)
         there.settimeout(5)
@@ -33,6 +33,7 @@ def answers_echo(net, ns, address):
         return here.recv(100) == b"pingpong"
 
 
+@pytest.mark.families(spread=True)
 def test_beside_udp_and_other_traffic(lab):
     """Ranks of both transports sum in one job. When the handle is closed, the interface is as before."""
     net = lab(workers=3)
@@ -50,9 +51,9 @@ def test_beside_udp_and_other_traffic(lab):
 
 def echoes(net, ns, address):
     """Return whether a datagram from the aggregator's address and port to the workers' port arrives at this host."""
-    with ns.socket() as there, net.agg.socket() as here:
+    with ns.socket(net.ipv6) as there, net.agg.socket(net.ipv6) as here:
         there.bind((address, PORT))
-        here.bind((ADDRESS, PORT))
+        here.bind((net.address, PORT))
         there.settimeout(10)
         here.sendto(b"not ours", (address, PORT))
         try:
@@ -85,6 +86,7 @@ def test_another_host_behind_it(lab, fanout):
     assert host.udp_counters()["InDatagrams"] - before < 200
 
 
+@pytest.mark.families(spread=True)
 def test_next_generation(lab):
     """After a rejoin the same socket serves the next generation."""
     net = lab(workers=2)
@@ -96,9 +98,10 @@ def test_next_generation(lab):
     assert first[2]["generation"] > first[0]["generation"]
 
 
-@pytest.mark.parametrize("options", [["--fanout", "unicast"], ["--group", "239.1.2.3"]], ids=["fanout", "group"])
+@pytest.mark.families(spread=True)
+@pytest.mark.parametrize("change", ["fanout", "group"])
 @pytest.mark.parametrize("transport", [UDP, XSK])
-def test_job_made_anew(lab, transport, options):
+def test_job_made_anew(lab, transport, change):
     """If the job is created again with another fan-out, results arrive on another path. Over AF_XDP a rejoin does not need the privilege
     that connecting needed."""
     net = lab(workers=2)
@@ -110,7 +113,7 @@ def test_job_made_anew(lab, transport, options):
     for p in procs:
         assert [json.loads(p.stdout.readline())["rc"] for _ in range(2)] == [0, 0]
     net.fpisa("job", "del", 1)
-    net.add_job(1, *options)
+    net.add_job(1, *{"fanout": ("--fanout", "unicast"), "group": ("--group", "ff15::123" if net.ipv6 else "239.1.2.3")}[change])
     for rejoined, *sums in map(read_answers, procs):
         assert rejoined["rc"] == 0 and sums[0]["digest"] == sums[1]["digest"]
 
@@ -153,6 +156,7 @@ def test_another_interface(lab, root):
         assert net.json("job", "show", 1)["generation"] == before
 
 
+@pytest.mark.families(spread=True)
 def test_interface_is_free_late(lab):
     """If another program leaves the interface while the worker waits for its turn, no frame is lost, and the new socket sends and receives
     normally."""
@@ -214,13 +218,14 @@ def test_interface_that_goes(lab, how):
     assert answers[-1]["rc"] in (-ENETDOWN, -ENXIO) and answers[-1].get("seconds", 0) < 5, answers[-1]
 
 
+@pytest.mark.families(spread=True)
 def test_without_privilege(lab):
     net = lab(workers=1)
     net.load()
     net.add_job(1)
     plan = json.dumps({"options": {"transport": XSK}})
     before = net.json("job", "show", 1)["generation"]
-    p = net.worker[0].spawn(sys.executable, "-B", WORKER, LIBRARY, ADDRESS, 1, plan,
+    p = net.worker[0].spawn(sys.executable, "-B", WORKER, LIBRARY, net.address, 1, plan,
                             uid=NOBODY)
     (answer,), status, _ = read_all(p)
     assert status == 1 and answer["rc"] == -EPERM
@@ -248,6 +253,7 @@ def test_capabilities(lab, caps):
         assert answers[0]["rc"] == -ENOBUFS and "ulimit -l" in answers[0]["error"]
 
 
+@pytest.mark.families(spread=True)
 def test_no_room_for_the_frame(lab):
     """As over UDP, a chunk that makes a packet larger than the MTU gives an error. The call does not hang."""
     net = lab(workers=1, mtu=3000)
@@ -258,6 +264,7 @@ def test_no_room_for_the_frame(lab):
     assert status == 1 and answer["rc"] == -EMSGSIZE and "MTU" in answer["error"]
 
 
+@pytest.mark.families(spread=True)
 def test_results_at_another_queue(lab):
     """A process that polls also gets frames of other queues than the socket's queue. The kernel passes these frames to the UDP socket."""
     net = lab(workers=1, queues=2)
@@ -269,6 +276,7 @@ def test_results_at_another_queue(lab):
             net.check_answers([net.start(0, 1, step, cpu=cpu, transport=XSK, timeout_ms=3000)], 1, 20000)
 
 
+@pytest.mark.families(spread=True)
 @pytest.mark.parametrize("leave", ["fork", "spawn"])
 @pytest.mark.parametrize("transport", [UDP, XSK])
 def test_fork(lab, transport, leave):

@@ -35,6 +35,13 @@ void query_join(struct query *q)
 	must(bpf_map_update_elem(bpf_map__fd(q->h->skel->maps.fpisa_sessions), &id, &s, BPF_ANY), "session");
 }
 
+void query_update(const struct query *q)
+{
+	uint32_t id = q->config.job;
+
+	must(bpf_map_update_elem(bpf_map__fd(q->h->skel->maps.fpisa_jobs), &id, &q->job, BPF_ANY), "job");
+}
+
 void query_open(struct query *q, struct harness *h, unsigned int kind, uint32_t workers)
 {
 	uint32_t id = q->config.job, index = FPISA_QUERY_PROGRAM + id;
@@ -62,7 +69,7 @@ void query_open(struct query *q, struct harness *h, unsigned int kind, uint32_t 
 	q->job.elements = 0;
 	q->job.window = 0;
 	q->job.fanout = FPISA_FANOUT_UNICAST;
-	must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_jobs), &id, &q->job, BPF_ANY), "job");
+	query_update(q);
 	for (uint32_t r = 0; r <= workers; r++) {
 		const struct fpisa_peer peer = {
 			.mac = {2, 0, 0, 0, 1, (uint8_t)r}, .local_mac = {2, 0, 0, 0, 0, 0xfe}, .ifindex = 1};

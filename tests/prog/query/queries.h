@@ -27,6 +27,9 @@ struct query {
 void query_open(struct query *q, struct harness *h, unsigned int kind, uint32_t workers);
 void query_close(struct query *q);
 
+/* Update the query's job in the datapath after a change of q->job. */
+void query_update(const struct query *q);
+
 /* Let all members join again, which begins the next epoch. */
 void query_join(struct query *q);
 

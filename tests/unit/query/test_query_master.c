@@ -28,6 +28,7 @@ static struct vectors_rng rng;
 static int aggregator;
 static uint16_t port;
 static struct sockaddr_in member_at;
+static const struct fpisa_address loopback = {.b = {[10] = 0xff, 0xff, 127, 0, 0, 1}};
 
 static int open_aggregator(void **state)
 {
@@ -91,7 +92,7 @@ static int join(const struct fpisa_query_welcome *welcome, struct fpisa_member *
 	int rc = 0;
 
 	memcpy(payload, welcome, sizeof(*welcome));
-	assert_int_equal(fpisa_member_open(m, htonl(INADDR_LOOPBACK), port, 0), 0);
+	assert_int_equal(fpisa_member_open(m, &loopback, port, 0), 0);
 	assert_int_equal(fpisa_member_prepare(m, &(struct fpisa_fault_rates){0}, 0), 0);
 	assert_int_equal(fpisa_member_join(m, QUERY, 0), 0);
 	while (!m->joining.joined && !rc) {
@@ -162,7 +163,7 @@ static struct fpisa_query *master(uint8_t kind)
 
 	q->kind = kind;
 	q->options = (struct fpisa_query_options){.query = QUERY, .timeout_ms = TIMEOUT_MS};
-	q->aggregator.s_addr = htonl(INADDR_LOOPBACK);
+	q->aggregator = loopback;
 	q->poll = epoll_create1(EPOLL_CLOEXEC);
 	q->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	q->n_workers = 1;
@@ -180,7 +181,7 @@ static void never_sealed(void **state)
 	int rc = 0;
 
 	(void)state;
-	assert_int_equal(fpisa_member_open(&q->member, htonl(INADDR_LOOPBACK), port, 0), 0);
+	assert_int_equal(fpisa_member_open(&q->member, &loopback, port, 0), 0);
 	assert_int_equal(fpisa_member_prepare(&q->member, &(struct fpisa_fault_rates){0}, 0), 0);
 	fpisa_member_direct(&q->member, 1, 1, 8, FPISA_FORM_REAL, 77);
 	q->phase = FPISA_PHASE_SEAL;

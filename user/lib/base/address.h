@@ -76,10 +76,22 @@ static inline struct fpisa_address fpisa_network_of(const struct fpisa_address *
 	return n;
 }
 
-/* Return whether an IPv6 address is one of a link, fe80::/10, which is complete only with the interface. */
+/* Return whether an IPv6 address is one of a link, fe80::/10, which other links do not know. */
 static inline int fpisa_is_link_local(const struct fpisa_address *a)
 {
 	return a->b[0] == 0xfe && (a->b[1] & 0xc0) == 0x80;
+}
+
+/* Return whether the text is a link-local address, with or without its interface, as in fe80::1%eth0. */
+static inline int fpisa_is_link_local_text(const char *text)
+{
+	char address[FPISA_ADDRESS_LEN] = "";
+	const size_t n = strcspn(text, "%");
+	struct fpisa_address a;
+
+	if (n < sizeof(address))
+		memcpy(address, text, n);
+	return fpisa_address_read(address, &a) && fpisa_is_ipv6(&a) && fpisa_is_link_local(&a);
 }
 
 static inline int fpisa_is_multicast(const struct fpisa_address *a)
@@ -115,6 +127,12 @@ static inline union fpisa_sockaddr fpisa_sockaddr_of(const struct fpisa_address 
 		s.v4 = (struct sockaddr_in){
 			.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = fpisa_in_addr(a->w[3])};
 	return s;
+}
+
+/* Return the port in host order. sin_port and sin6_port have one place. */
+static inline uint16_t fpisa_sockaddr_port(const union fpisa_sockaddr *s)
+{
+	return ntohs(s->v4.sin_port);
 }
 
 /* Return the address, or :: if the family is neither. */

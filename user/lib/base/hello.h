@@ -8,6 +8,8 @@
 #define FPISA_BASE_HELLO_H
 
 #include <stdint.h>
+#include <string.h>
+#include "fpisa/address.h"
 #include "fpisa/tag.h"
 
 /*
@@ -42,6 +44,20 @@ enum fpisa_welcome {
 	FPISA_WELCOME_PENDING,	 /* other ranks have not joined */
 	FPISA_WELCOME_JOINED,	 /* all ranks have joined, and the payload of the WELCOME is valid */
 };
+
+/* Return the multicast address of the results that a WELCOME names, or :: for none. */
+static inline struct fpisa_address fpisa_hello_group(const struct fpisa_hello *hello, int ipv6)
+{
+	struct fpisa_address group = FPISA_NO_ADDRESS;
+
+	if (!hello->group)
+		return group;
+	if (!ipv6)
+		return fpisa_ipv4(hello->group);
+	memcpy(&group, hello->group_high, sizeof(hello->group_high));
+	group.w[3] = hello->group;
+	return group;
+}
 
 /* Return the number of the next attempt. */
 uint64_t fpisa_incarnation_next(const struct fpisa_incarnation *i);

@@ -20,4 +20,19 @@ struct outer {
 
 _Static_assert(sizeof(struct outer) == FPISA_OFFSET, "headers before ours");
 
+/* Ethernet, IPv6 without extension headers, UDP; all in network byte order. */
+struct outer6 {
+	uint8_t to[6], from[6];
+	uint16_t type;
+	uint32_t class; /* version, traffic class and flow label */
+	uint16_t length;
+	uint8_t next, hop_limit;
+	uint8_t source[16], destination[16];
+	uint16_t source_port, destination_port, udp_length, udp_checksum;
+} __attribute__((packed, aligned(2)));
+
+#define FPISA_OFFSET6 (FPISA_OFFSET - FPISA_IP_LEN + FPISA_IPV6_LEN)
+
+_Static_assert(sizeof(struct outer6) == FPISA_OFFSET6, "headers before ours");
+
 #endif

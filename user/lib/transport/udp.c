@@ -30,6 +30,7 @@
 #include "fpisa/wire.h"
 #include "lib/base/address.h"
 #include "lib/base/error.h"
+#include "lib/base/hello.h"
 #include "lib/base/shards.h"
 #include "nexthop.h"
 #include "transport.h"
@@ -93,10 +94,9 @@ static size_t frame_size(const struct fpisa_out *out)
 	return size;
 }
 
-/* sin_port and sin6_port have one place. */
 static uint16_t port_of(const struct udp *u)
 {
-	return ntohs(u->to.v4.sin_port);
+	return fpisa_sockaddr_port(&u->to);
 }
 
 static int is_ipv6(const struct udp *u)
@@ -399,20 +399,6 @@ static int share_out(const struct udp *first)
 	return setsockopt(first->fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program)) ? -errno : 0;
 }
 
-/* Return the multicast address of a job's results, or :: for none. */
-static struct fpisa_address group_of(const struct udp *u, const struct fpisa_hello *hello)
-{
-	struct fpisa_address group = {.d = {0, 0}};
-
-	if (!hello->group)
-		return group;
-	if (!is_ipv6(u))
-		return fpisa_ipv4(hello->group);
-	memcpy(&group, hello->group_high, sizeof(hello->group_high));
-	group.w[3] = hello->group;
-	return group;
-}
-
 /* Set the bits of ECN in frames to the aggregator. */
 static int set_class(const struct udp *u, int class)
 {
@@ -423,7 +409,7 @@ static int set_class(const struct udp *u, int class)
 static int udp_joined(struct fpisa_transport *t, const struct fpisa_hello *hello)
 {
 	struct udp *u = (struct udp *)t;
-	const struct fpisa_address group = group_of(u, hello);
+	const struct fpisa_address group = fpisa_hello_group(hello, is_ipv6(u));
 	int want = (int)(hello->window * 2 * FRAME_TRUESIZE), have = 0, rc;
 	socklen_t len = sizeof(have);
 

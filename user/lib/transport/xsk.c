@@ -23,6 +23,7 @@
 #include <unistd.h>
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
+#include "lib/base/hello.h"
 #include "lib/base/order.h"
 #include "nexthop.h"
 #include "outer.h"
@@ -35,12 +36,15 @@ struct xsk {
 	struct fpisa_transport base;
 	struct fpisa_transport *udp;
 	struct fpisa_xsk_lib lib;
-	struct fpisa_address address; /* of the aggregator, over IPv4 */
+	struct fpisa_address address; /* of the aggregator */
 	uint16_t port, local_port;
 	struct fpisa_xsk_program program; /* program that redirects replies to the socket */
 	struct fpisa_route hop;
-	struct outer outer;		/* headers of every frame, without lengths and port */
-	uint32_t ip_sum;		/* sum for the checksum of the IPv4 header, without the length */
+	union {
+		struct outer v4;
+		struct outer6 v6;
+	} outer;	    /* headers of every frame, without lengths and port */
+	uint32_t fixed_sum; /* sum of words that do not change: of the IPv4 header, or of IPv6's pseudo header */
 	struct fpisa_xsk_socket socket; /* AF_XDP socket, which is opened by joined() */
 	int other_queues;		/* the UDP transport had results when it was last checked */
 };
@@ -59,30 +63,78 @@ static int from_udp(struct xsk *x, int rc)
 
 /* -- sending ------------------------------------------------------------- */
 
+static int is_ipv6(const struct xsk *x)
+{
+	return fpisa_is_ipv6(&x->address);
+}
+
+/* Return the bytes before the FPISA header. */
+static uint32_t headers(const struct xsk *x)
+{
+	return is_ipv6(x) ? FPISA_OFFSET6 : FPISA_OFFSET;
+}
+
+static uint16_t checksum(uint64_t sum)
+{
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)~sum;
+}
+
+/* Return the sum of the 16-bit words of `n` bytes. A frame is a multiple of 4 bytes long, as all frames of a job are. */
+static uint64_t sum_of(const unsigned char *p, uint32_t n)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0, word; i < n; i += sizeof(word)) {
+		memcpy(&word, p + i, sizeof(word));
+		sum += word;
+	}
+	return sum;
+}
+
+/* Write the headers before a FPISA frame, which makes the frame `len` bytes long. */
+static void write_ipv4(const struct xsk *x, unsigned char *frame, uint16_t port, uint32_t len)
+{
+	struct outer *h = (struct outer *)frame;
+
+	*h = x->outer.v4;
+	h->destination_port = port;
+	h->length = htons((uint16_t)(len - FPISA_ETH_LEN));
+	h->udp_length = htons((uint16_t)(len - FPISA_ETH_LEN - FPISA_IP_LEN));
+	h->checksum = checksum((uint64_t)x->fixed_sum + h->length);
+}
+
+static void write_ipv6(const struct xsk *x, unsigned char *frame, uint16_t port, uint32_t len)
+{
+	struct outer6 *h = (struct outer6 *)frame;
+
+	*h = x->outer.v6;
+	h->destination_port = port;
+	h->length = h->udp_length = htons((uint16_t)(len - FPISA_ETH_LEN - FPISA_IPV6_LEN));
+	len -= FPISA_ETH_LEN + FPISA_IPV6_LEN;
+	/* 0 would mean that there is no checksum, which IPv6 forbids. */
+	h->udp_checksum =
+		checksum(x->fixed_sum + h->udp_length + sum_of((unsigned char *)&h->source_port, len)) ?: 0xffff;
+}
+
 /* Build a frame and return its length. */
 static uint32_t build(const struct xsk *x, unsigned char *frame, const struct fpisa_out *out)
 {
-	struct outer *h = (struct outer *)frame;
-	uint32_t len = sizeof(*h), sum;
+	const uint16_t port = htons((uint16_t)(x->port + out->port));
+	uint32_t len = headers(x);
 
 	for (int i = 0; i < out->parts; i++) {
 		memcpy(frame + len, out->part[i].iov_base, out->part[i].iov_len);
 		len += (uint32_t)out->part[i].iov_len;
 	}
-	*h = x->outer;
-	h->destination_port = htons((uint16_t)(x->port + out->port));
-	h->length = htons((uint16_t)(len - FPISA_ETH_LEN));
-	h->udp_length = htons((uint16_t)(len - FPISA_ETH_LEN - FPISA_IP_LEN));
-	sum = x->ip_sum + h->length;
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	h->checksum = (uint16_t)~sum;
+	(is_ipv6(x) ? write_ipv6 : write_ipv4)(x, frame, port, len);
 	return len;
 }
 
-static size_t datagram_size(const struct fpisa_out *out)
+static size_t datagram_size(const struct xsk *x, const struct fpisa_out *out)
 {
-	size_t size = FPISA_IP_LEN + FPISA_UDP_LEN;
+	size_t size = headers(x) - FPISA_ETH_LEN;
 
 	for (int i = 0; i < out->parts; i++)
 		size += out->part[i].iov_len;
@@ -125,7 +177,7 @@ static int xsk_send(struct fpisa_transport *t, const struct fpisa_out *out, int 
 		/*
 		 * Submit the frames that have been reserved so far, because the ring would otherwise never submit them.
 		 */
-		if (datagram_size(&out[i]) > x->hop.mtu) {
+		if (datagram_size(x, &out[i]) > x->hop.mtu) {
 			rc = -EMSGSIZE;
 			continue;
 		}
@@ -143,25 +195,54 @@ static int xsk_send(struct fpisa_transport *t, const struct fpisa_out *out, int 
 
 /* -- receiving ------------------------------------------------------------ */
 
+static void take_addresses(const struct xsk *x, const unsigned char *frame, struct fpisa_address *from,
+			   struct fpisa_address *to)
+{
+	const struct outer6 *v6 = (const struct outer6 *)frame;
+	const struct outer *v4 = (const struct outer *)frame;
+
+	if (is_ipv6(x)) {
+		memcpy(from, v6->source, sizeof(*from));
+		memcpy(to, v6->destination, sizeof(*to));
+		return;
+	}
+	*from = fpisa_ipv4(fpisa_be32(v4->source));
+	*to = fpisa_ipv4(fpisa_be32(v4->destination));
+}
+
+/* Return the tos byte, or the traffic class. */
+static uint8_t class_of(const struct xsk *x, const unsigned char *frame)
+{
+	const struct outer6 *v6 = (const struct outer6 *)frame;
+
+	return is_ipv6(x) ? (uint8_t)(ntohl(v6->class) >> 20) : ((const struct outer *)frame)->tos;
+}
+
 /* Find the FPISA frame in a received frame. The XDP program has checked that the frame is for this handle. */
 static int unwrap(struct xsk *x, unsigned char *frame, uint32_t len, struct fpisa_in *in)
 {
 	const struct fpisa_xsk_filter *ours = x->program.ours;
-	const struct outer *h = (const struct outer *)frame;
+	const uint32_t before = headers(x);
+	struct fpisa_address from, to;
+	uint16_t length;
 	uint32_t size;
 
-	if (len < sizeof(*h) || h->source != ours->source ||
-	    (h->destination != ours->destination && h->destination != ours->group))
+	if (len < before)
 		return 0;
-	size = ntohs(h->udp_length);
-	if (size < FPISA_UDP_LEN || size - FPISA_UDP_LEN > len - sizeof(*h))
+	take_addresses(x, frame, &from, &to);
+	if (!fpisa_same_address(&from, &ours->source) ||
+	    (!fpisa_same_address(&to, &ours->destination) && !fpisa_same_address(&to, &ours->group)))
+		return 0;
+	memcpy(&length, frame + before - 4, sizeof(length));
+	size = ntohs(length);
+	if (size < FPISA_UDP_LEN || size - FPISA_UDP_LEN > len - before)
 		return 0;
 	in->len = size - FPISA_UDP_LEN;
-	in->data = frame + sizeof(*h);
-	in->marked = FPISA_IS_CE(h->tos);
-	/* Move the frame to an aligned address if the driver has a different headroom. */
+	in->data = frame + before;
+	in->marked = FPISA_IS_CE(class_of(x, frame));
+	/* Move the frame to an aligned address if the driver has a different headroom, or after an IPv6 header. */
 	if ((uintptr_t)in->data % 8)
-		in->data = memmove(frame - (uintptr_t)in->data % 8 + sizeof(*h), in->data, in->len);
+		in->data = memmove(frame - (uintptr_t)in->data % 8 + before, in->data, in->len);
 	return 1;
 }
 
@@ -242,11 +323,28 @@ static int xsk_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t 
 
 /* -- setting up ------------------------------------------------------------ */
 
-static void fill_outer(struct xsk *x)
+static void fill_ipv6(struct xsk *x)
 {
-	uint16_t word;
+	struct outer6 *h = &x->outer.v6;
 
-	x->outer = (struct outer){
+	*h = (struct outer6){
+		.type = htons(0x86dd),
+		.class = htonl(6u << 28 | FPISA_ECT0 << 20 |
+			       fpisa_flow_label(&x->hop.source, &x->address, fpisa_be16(htons(x->port)))),
+		.next = IPPROTO_UDP,
+		.hop_limit = 64,
+		.source_port = htons(x->local_port),
+	};
+	memcpy(h->to, x->hop.to, sizeof(h->to));
+	memcpy(h->from, x->hop.from, sizeof(h->from));
+	memcpy(h->source, &x->hop.source, sizeof(h->source));
+	memcpy(h->destination, &x->address, sizeof(h->destination));
+	x->fixed_sum = (uint32_t)(uint16_t)~checksum(sum_of(h->source, 2 * sizeof(h->source))) + htons(IPPROTO_UDP);
+}
+
+static void fill_ipv4(struct xsk *x)
+{
+	x->outer.v4 = (struct outer){
 		.type = htons(0x0800),
 		.version = 0x45,
 		.tos = FPISA_ECT0,
@@ -256,15 +354,10 @@ static void fill_outer(struct xsk *x)
 		.source = fpisa_in_addr(x->hop.source.w[3]),
 		.destination = fpisa_in_addr(x->address.w[3]),
 		.source_port = htons(x->local_port),
-		.destination_port = htons(x->port),
 	};
-	memcpy(x->outer.to, x->hop.to, sizeof(x->outer.to));
-	memcpy(x->outer.from, x->hop.from, sizeof(x->outer.from));
-	x->ip_sum = 0;
-	for (int i = 0; i < FPISA_IP_LEN; i += 2) {
-		memcpy(&word, (const char *)&x->outer + FPISA_ETH_LEN + i, sizeof(word));
-		x->ip_sum += word;
-	}
+	memcpy(x->outer.v4.to, x->hop.to, sizeof(x->hop.to));
+	memcpy(x->outer.v4.from, x->hop.from, sizeof(x->hop.from));
+	x->fixed_sum = (uint16_t)~checksum(sum_of(&x->outer.v4.version, FPISA_IP_LEN));
 }
 
 static const char *advice(int error)
@@ -320,6 +413,7 @@ static int xsk_may_join(struct fpisa_transport *t)
 static int xsk_joined(struct fpisa_transport *t, const struct fpisa_hello *hello)
 {
 	struct xsk *x = (struct xsk *)t;
+	const struct fpisa_address group = fpisa_hello_group(hello, is_ipv6(x));
 	struct fpisa_route hop;
 	int stays, rc = x->udp->ops->joined(x->udp, hello);
 	uint32_t size;
@@ -332,11 +426,11 @@ static int xsk_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 				  strerror(-rc));
 	stays = fpisa_xsk_socket_is_open(&x->socket) && hop.ifindex == x->hop.ifindex;
 	x->hop = hop;
-	fill_outer(x);
+	(is_ipv6(x) ? fill_ipv6 : fill_ipv4)(x);
 	*x->program.ours = (struct fpisa_xsk_filter){
-		.source = hello->address ? fpisa_in_addr(hello->address) : fpisa_in_addr(x->address.w[3]),
-		.destination = fpisa_in_addr(hop.source.w[3]),
-		.group = fpisa_in_addr(hello->group ? hello->group : hop.source.w[3]),
+		.source = hello->address ? fpisa_ipv4(hello->address) : x->address,
+		.destination = hop.source,
+		.group = fpisa_is_address(&group) ? group : hop.source,
 		.from = htons(x->port),
 		.to = htons(x->local_port),
 	};
@@ -414,10 +508,6 @@ int fpisa_xsk_open(struct fpisa_transport **t, const struct fpisa_address *addre
 	int rc = -ENOMEM;
 
 	*t = NULL;
-	if (fpisa_is_ipv6(address)) {
-		free(x);
-		return fpisa_fail(-EAFNOSUPPORT, "transport xsk does not support IPv6; use transport udp");
-	}
 	if (!x)
 		return fpisa_fail(rc, "not enough memory for a socket; " FPISA_MORE_MEMORY);
 	x->base.ops = &xsk_ops;
@@ -428,7 +518,7 @@ int fpisa_xsk_open(struct fpisa_transport **t, const struct fpisa_address *addre
 	x->local_port = local_port;
 	rc = fpisa_xsk_libraries(&x->lib);
 	if (!rc) {
-		rc = fpisa_xsk_program_load(&x->program, &x->lib);
+		rc = fpisa_xsk_program_load(&x->program, &x->lib, is_ipv6(x));
 		if (rc)
 			refused(rc);
 	}

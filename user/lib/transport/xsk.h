@@ -35,14 +35,14 @@ int fpisa_xsk_libraries(struct fpisa_xsk_lib *lib);
 
 /* The addresses and ports by which the program recognises frames for the handle, in network order. */
 struct fpisa_xsk_filter {
-	uint32_t source, destination;
-	uint32_t group; /* second destination address, or the first again */
+	struct fpisa_address source, destination;
+	struct fpisa_address group; /* second destination address, or the first again */
 	uint16_t from, to;
 };
 
 /*
  * The XDP program, which redirects frames for the handle to a socket and passes all other frames. The program is the
- * same for any interface and any job.
+ * same for any interface and any job of a family.
  */
 struct fpisa_xsk_program {
 	int program, sockets;	       /* descriptors of the program and of its XSKMAP */
@@ -51,8 +51,8 @@ struct fpisa_xsk_program {
 
 #define FPISA_XSK_NO_PROGRAM ((struct fpisa_xsk_program){-1, -1, NULL})
 
-/* Load the program with an empty filter. Return 0, or a negative errno with all resources released. */
-int fpisa_xsk_program_load(struct fpisa_xsk_program *p, const struct fpisa_xsk_lib *lib);
+/* Load the program for a family, with an empty filter. Return 0, or a negative errno with all resources released. */
+int fpisa_xsk_program_load(struct fpisa_xsk_program *p, const struct fpisa_xsk_lib *lib, int ipv6);
 void fpisa_xsk_program_close(struct fpisa_xsk_program *p);
 
 /* -- xsk_socket.c -------------------------------------------------------- */

@@ -9,10 +9,12 @@
 #include <linux/if_ether.h>
 #include <netinet/in.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include "fpisa/wire.h"
 #include "lib/base/error.h"
+#include "outer.h"
 #include "xsk.h"
 
 #define INSTALL "install libxdp1 and libbpf1, or use transport udp"
@@ -39,70 +41,99 @@ int fpisa_xsk_libraries(struct fpisa_xsk_lib *lib)
 #define SET(dst, value) ((struct bpf_insn){BPF_ALU64 | BPF_MOV | BPF_K, dst, 0, 0, value})
 #define ADD(dst, value) ((struct bpf_insn){BPF_ALU64 | BPF_ADD | BPF_K, dst, 0, 0, value})
 #define AND(dst, value) ((struct bpf_insn){BPF_ALU64 | BPF_AND | BPF_K, dst, 0, 0, value})
-/* Jump to `pass`, whose offset is filled in at the end. */
+#define SKIP(n) ((struct bpf_insn){BPF_JMP | BPF_JA, 0, 0, n, 0})
+/* Jump to the end, which passes the frame, and whose offset is filled in last. */
 #define PASS_IF_ABOVE(dst, src) ((struct bpf_insn){BPF_JMP | BPF_JGT | BPF_X, dst, src, TO_PASS, 0})
 #define PASS_UNLESS(dst, value) ((struct bpf_insn){BPF_JMP32 | BPF_JNE | BPF_K, dst, 0, TO_PASS, (__s32)(value)})
-#define PASS_UNLESS_SAME(dst, src) ((struct bpf_insn){BPF_JMP32 | BPF_JNE | BPF_X, dst, src, TO_PASS, 0})
-#define SKIP_IF_SAME(dst, src, n) ((struct bpf_insn){BPF_JMP32 | BPF_JEQ | BPF_X, dst, src, n, 0})
+#define SKIP_UNLESS_SAME(dst, src, n) ((struct bpf_insn){BPF_JMP32 | BPF_JNE | BPF_X, dst, src, n, 0})
 /* A 64-bit load, which takes two instructions. */
 #define MAP(dst, how, map) ((struct bpf_insn){BPF_LD | BPF_DW | BPF_IMM, dst, how, 0, map}), ((struct bpf_insn){0})
+#define CALL(function) ((struct bpf_insn){BPF_JMP | BPF_CALL, 0, 0, 0, function})
+#define EXIT ((struct bpf_insn){BPF_JMP | BPF_EXIT, 0, 0, 0, 0})
 #define TO_PASS (-1)
 
 #define IP_AT FPISA_ETH_LEN
-#define UDP_AT (FPISA_ETH_LEN + FPISA_IP_LEN)
-#define OURS(member) offsetof(struct fpisa_xsk_filter, member)
+#define OURS(member) (int)offsetof(struct fpisa_xsk_filter, member)
 
-static int load(const struct fpisa_xsk_lib *lib, int sockets, int filter)
+enum { R0, R1, R2, R3, R4, R5, R6 };
+
+struct code {
+	struct bpf_insn at[96];
+	int n;
+};
+
+#define PUT(c, ...)                                    \
+	put(c, (const struct bpf_insn[]){__VA_ARGS__}, \
+	    sizeof((struct bpf_insn[]){__VA_ARGS__}) / sizeof(struct bpf_insn))
+
+static void put(struct code *c, const struct bpf_insn *more, size_t n)
 {
-	enum { R0, R1, R2, R3, R4, R5, R6 };
-	struct bpf_insn code[] = {
-		MOVE(R6, R1),
-		LOAD(BPF_W, R2, R6, offsetof(struct xdp_md, data)),
-		LOAD(BPF_W, R3, R6, offsetof(struct xdp_md, data_end)),
-		MOVE(R4, R2),
-		ADD(R4, FPISA_OFFSET),
-		PASS_IF_ABOVE(R4, R3),
-		LOAD(BPF_H, R5, R2, offsetof(struct ethhdr, h_proto)),
-		PASS_UNLESS(R5, htons(ETH_P_IP)),
-		LOAD(BPF_B, R5, R2, IP_AT),
-		PASS_UNLESS(R5, 0x45), /* the packet has no IP options */
-		LOAD(BPF_H, R5, R2, IP_AT + 6),
-		AND(R5, htons(0x3fff)), /* the packet is not a fragment */
-		PASS_UNLESS(R5, 0),
-		LOAD(BPF_B, R5, R2, IP_AT + 9),
-		PASS_UNLESS(R5, IPPROTO_UDP),
-		MAP(R1, BPF_PSEUDO_MAP_VALUE, filter),
-		LOAD(BPF_W, R5, R2, IP_AT + 12),
-		LOAD(BPF_W, R4, R1, OURS(source)),
-		PASS_UNLESS_SAME(R5, R4),
-		LOAD(BPF_W, R5, R2, IP_AT + 16),
-		LOAD(BPF_W, R4, R1, OURS(destination)),
-		SKIP_IF_SAME(R5, R4, 2),
-		LOAD(BPF_W, R4, R1, OURS(group)),
-		PASS_UNLESS_SAME(R5, R4),
-		LOAD(BPF_H, R5, R2, UDP_AT),
-		LOAD(BPF_H, R4, R1, OURS(from)),
-		PASS_UNLESS_SAME(R5, R4),
-		LOAD(BPF_H, R5, R2, UDP_AT + 2),
-		LOAD(BPF_H, R4, R1, OURS(to)),
-		PASS_UNLESS_SAME(R5, R4),
-		LOAD(BPF_W, R2, R6, offsetof(struct xdp_md, rx_queue_index)),
-		MAP(R1, BPF_PSEUDO_MAP_FD, sockets),
-		SET(R3, XDP_PASS), /* action for a queue without a socket */
-		{BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_redirect_map},
-		{BPF_JMP | BPF_EXIT, 0, 0, 0, 0},
-		SET(R0, XDP_PASS),
-		{BPF_JMP | BPF_EXIT, 0, 0, 0, 0},
-	};
-	const int n = sizeof(code) / sizeof(code[0]), pass = n - 2;
-
-	for (int i = 0; i < n; i++)
-		if (code[i].off == TO_PASS)
-			code[i].off = (int16_t)(pass - i - 1);
-	return lib->bpf_prog_load(BPF_PROG_TYPE_XDP, "fpisa_xsk", "Dual BSD/GPL", code, (size_t)n, NULL);
+	memcpy(c->at + c->n, more, n * sizeof(*more));
+	c->n += (int)n;
 }
 
-static int load_with(struct fpisa_xsk_program *p, const struct fpisa_xsk_lib *lib, int filter)
+/* Load the frame's bounds into r2 and r3, and pass a frame that is not a whole datagram over the family. */
+static void check_headers(struct code *c, int ipv6)
+{
+	PUT(c, MOVE(R6, R1), LOAD(BPF_W, R2, R6, offsetof(struct xdp_md, data)),
+	    LOAD(BPF_W, R3, R6, offsetof(struct xdp_md, data_end)), MOVE(R4, R2),
+	    ADD(R4, ipv6 ? FPISA_OFFSET6 : FPISA_OFFSET), PASS_IF_ABOVE(R4, R3),
+	    LOAD(BPF_H, R5, R2, offsetof(struct ethhdr, h_proto)), PASS_UNLESS(R5, htons(ipv6 ? ETH_P_IPV6 : ETH_P_IP)),
+	    LOAD(BPF_B, R5, R2, IP_AT));
+	if (ipv6) {
+		/* An extension header, such as that of a fragment, has another number. */
+		PUT(c, AND(R5, 0xf0), PASS_UNLESS(R5, 0x60), LOAD(BPF_B, R5, R2, IP_AT + 6),
+		    PASS_UNLESS(R5, IPPROTO_UDP));
+		return;
+	}
+	PUT(c, PASS_UNLESS(R5, 0x45), /* the packet has no IP options */
+	    LOAD(BPF_H, R5, R2, IP_AT + 6), AND(R5, htons(0x3fff)), PASS_UNLESS(R5, 0), /* and is not a fragment */
+	    LOAD(BPF_B, R5, R2, IP_AT + 9), PASS_UNLESS(R5, IPPROTO_UDP));
+}
+
+#define WORD 3 /* instructions that compare a word */
+
+/*
+ * Compare `words` words of the frame, from byte `at` on, with those of the filter in r1, from byte `ours` on. If they
+ * differ, pass the frame, or skip `more` further instructions if `more` is not TO_PASS.
+ */
+static void compare(struct code *c, int at, int ours, int words, int more)
+{
+	for (int i = 0; i < words; i++)
+		PUT(c, LOAD(BPF_W, R5, R2, (__s16)(at + 4 * i)), LOAD(BPF_W, R4, R1, (__s16)(ours + 4 * i)),
+		    SKIP_UNLESS_SAME(R5, R4, (__s16)(more == TO_PASS ? TO_PASS : WORD * (words - 1 - i) + more)));
+}
+
+static void check_filter(struct code *c, int ipv6, int filter)
+{
+	const int words = ipv6 ? 4 : 1,
+		  skipped = ipv6 ? 0 : 3 * (int)sizeof(__u32); /* IPv4 addresses are the last word */
+	const int source = IP_AT + (ipv6 ? 8 : 12), destination = source + 4 * words, ports = destination + 4 * words;
+
+	PUT(c, MAP(R1, BPF_PSEUDO_MAP_VALUE, filter));
+	compare(c, source, OURS(source) + skipped, words, TO_PASS);
+	compare(c, destination, OURS(destination) + skipped, words, 1);
+	PUT(c, SKIP((__s16)(WORD * words)));
+	compare(c, destination, OURS(group) + skipped, words, TO_PASS);
+	compare(c, ports, OURS(from), 1, TO_PASS);
+}
+
+static int load(const struct fpisa_xsk_lib *lib, int sockets, int filter, int ipv6)
+{
+	struct code c = {.n = 0};
+
+	check_headers(&c, ipv6);
+	check_filter(&c, ipv6, filter);
+	PUT(&c, LOAD(BPF_W, R2, R6, offsetof(struct xdp_md, rx_queue_index)), MAP(R1, BPF_PSEUDO_MAP_FD, sockets),
+	    SET(R3, XDP_PASS), /* action for a queue without a socket */
+	    CALL(BPF_FUNC_redirect_map), EXIT, SET(R0, XDP_PASS), EXIT);
+	for (int i = 0; i < c.n; i++)
+		if (c.at[i].off == TO_PASS)
+			c.at[i].off = (int16_t)(c.n - 2 - i - 1);
+	return lib->bpf_prog_load(BPF_PROG_TYPE_XDP, "fpisa_xsk", "Dual BSD/GPL", c.at, (size_t)c.n, NULL);
+}
+
+static int load_with(struct fpisa_xsk_program *p, const struct fpisa_xsk_lib *lib, int filter, int ipv6)
 {
 	void *ours = mmap(NULL, sizeof(*p->ours), PROT_READ | PROT_WRITE, MAP_SHARED, filter, 0);
 
@@ -112,11 +143,11 @@ static int load_with(struct fpisa_xsk_program *p, const struct fpisa_xsk_lib *li
 	p->sockets = lib->bpf_map_create(BPF_MAP_TYPE_XSKMAP, "fpisa_xsk", sizeof(int), sizeof(int), 1, NULL);
 	if (p->sockets < 0)
 		return p->sockets;
-	p->program = load(lib, p->sockets, filter);
+	p->program = load(lib, p->sockets, filter, ipv6);
 	return p->program < 0 ? p->program : 0;
 }
 
-int fpisa_xsk_program_load(struct fpisa_xsk_program *p, const struct fpisa_xsk_lib *lib)
+int fpisa_xsk_program_load(struct fpisa_xsk_program *p, const struct fpisa_xsk_lib *lib, int ipv6)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_MMAPABLE);
 	int filter = lib->bpf_map_create(BPF_MAP_TYPE_ARRAY, "fpisa_xsk_ours", sizeof(int), sizeof(*p->ours), 1, &opts);
@@ -125,7 +156,7 @@ int fpisa_xsk_program_load(struct fpisa_xsk_program *p, const struct fpisa_xsk_l
 	*p = FPISA_XSK_NO_PROGRAM;
 	if (filter < 0)
 		return filter;
-	rc = load_with(p, lib, filter);
+	rc = load_with(p, lib, filter, ipv6);
 	close(filter);
 	if (rc)
 		fpisa_xsk_program_close(p);

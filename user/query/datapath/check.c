@@ -79,7 +79,7 @@ int query_check(__u32 job, struct fpisa_job *j)
 	if (j->workers < 2 || j->workers > FPISA_MAX_WORKERS)
 		return refuse(-EINVAL, "query %u: %u members are not supported; give 1 to %d workers and a master", job,
 			      j->workers, FPISA_MAX_WORKERS - 1);
-	if (fpisa_is_ipv6(&j->rank[0].addr))
-		return refuse(-EAFNOSUPPORT, "query %u: queries support IPv4 only; give IPv4 addresses", job);
-	return say_broken(job, j, fpisa_query_broken(j->kind, &j->query, j->format)) ?: datapath_members_check(job, j);
+	return say_broken(job, j, fpisa_query_broken(j->kind, &j->query, j->format))	  ?:
+		       datapath_refuse_mixed(job, j, "a query's members have one family") ?:
+		       datapath_members_check(job, j);
 }

@@ -21,10 +21,11 @@
 #define FPISA_QUERY_CONTROL_H
 
 #include "column.h"
+#include "fpisa/address.h"
 #include "lib/manager/channel.h"
 
 #define FPISA_CONTROL_MAGIC 0x43515046u /* the bytes "FPQC"; the manager's magic number begins with the same bytes */
-#define FPISA_CONTROL_VERSION 4
+#define FPISA_CONTROL_VERSION 5
 #define FPISA_CONTROL_PORT 18001 /* TCP port of workers */
 #define FPISA_CONTROL_BODY (FPISA_MANAGER_BYTES - 16)
 #define FPISA_CONTROL_MOST (64u << 20) /* maximum size in bytes of a content */
@@ -62,17 +63,16 @@ struct fpisa_query_open {
 	__u8 pruning; /* enum fpisa_pruning */
 	__u8 preaggregate, ascending;
 	__u32 query;
-	__be32 aggregator;
+	struct fpisa_address aggregator; /* :: if no rows pass an aggregator */
 	__u16 aggregator_port;
 	__u16 local_port;  /* UDP port of the worker; 0 if the worker sends rows directly to the master */
 	__u16 master_port; /* UDP port of the master for direct rows */
 	__u16 mtu;	   /* MTU of the master's path to the aggregator, or to the worker */
 	__u32 timeout_ms;
+	__u32 faults[5]; /* rates in units of 2^-32: drop, duplicate, reorder, delay, corrupt */
 	__u64 token;
 	__u64 limit;
 	__u64 seed;
-	__u32 faults[5]; /* rates in units of 2^-32: drop, duplicate, reorder, delay, corrupt */
-	__u32 zero;
 };
 
 struct fpisa_query_ready {

@@ -35,7 +35,7 @@ int fpisa_query_open_sockets(struct fpisa_query *q)
 	if (q->kind == FPISA_QUERY_SCAN)
 		return 0;
 	if (!fpisa_query_is_direct(q)) {
-		rc = fpisa_member_open(&q->member, q->aggregator.s_addr, q->aggregator_port, q->options.local_port);
+		rc = fpisa_member_open(&q->member, &q->aggregator, q->aggregator_port, q->options.local_port);
 		if (rc == -EADDRINUSE)
 			return fpisa_fail(
 				rc,
@@ -48,7 +48,7 @@ int fpisa_query_open_sockets(struct fpisa_query *q)
 	for (uint32_t i = 0; !rc && i < q->n_workers; i++) {
 		struct fpisa_query_worker *w = &q->worker[i];
 
-		rc = fpisa_member_open(&w->direct, w->at.sin_addr.s_addr, FPISA_PORT, 0);
+		rc = fpisa_member_open(&w->direct, &w->at, FPISA_PORT, 0);
 		if (!rc)
 			rc = watch(q, &w->direct);
 	}
@@ -367,8 +367,8 @@ static int read_more(struct fpisa_query *q, uint64_t now)
 	int n = 0;
 
 	if (!q->read_batch)
-		q->read_batch =
-			fpisa_member_fit(fpisa_member_mtu(q->aggregator.s_addr), sizeof(struct fpisa_query_group), 26);
+		q->read_batch = fpisa_member_fit(&q->member, fpisa_member_mtu(&q->member),
+						 sizeof(struct fpisa_query_group), 26);
 	if (!q->read_batch)
 		return fpisa_fail(-EMSGSIZE,
 				  "the MTU towards the aggregator is too small for the 128 bytes of a key's sums; "

@@ -11,6 +11,7 @@
 #include "fpisa-query.h"
 #include "fpisa/query/window.h"
 #include "groups.h"
+#include "lib/base/address.h"
 #include "member.h"
 #include "top.h"
 
@@ -29,9 +30,10 @@ enum fpisa_query_phase {
 };
 
 struct fpisa_query_worker {
-	char name[24]; /* ADDR:PORT */
-	struct sockaddr_in at;
-	int fd; /* the socket while it connects */
+	char name[FPISA_ENDPOINT_LEN];
+	struct fpisa_address at;
+	uint16_t port; /* TCP port */
+	int fd;	       /* the socket while it connects */
 	struct fpisa_control_channel control;
 	struct fpisa_member direct; /* member for direct rows from this worker */
 	int ready, done, fetching;
@@ -60,7 +62,7 @@ struct fpisa_query {
 	char *join, *on, *there, *join_where;
 	struct fpisa_psk psk;
 	uint8_t kind; /* FPISA_QUERY_SCAN or an enum fpisa_job_kind */
-	struct in_addr aggregator;
+	struct fpisa_address aggregator;
 	uint16_t aggregator_port;
 	int poll, timer;
 	int error;   /* the last error */

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* A member of a query. member.h documents the functions. */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 #include "fpisa/names.h"
 #include "fpisa/query/check.h"
 #include "fpisa/verdict.h"
-#include "lib/base/order.h"
+#include "lib/base/address.h"
 #include "lib/base/tag.h"
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
@@ -17,12 +15,11 @@
 
 #define UNREAD 256 /* number of frames in the windows of four workers */
 
-int fpisa_member_open(struct fpisa_member *m, uint32_t address, uint16_t port, uint16_t local_port)
+int fpisa_member_open(struct fpisa_member *m, const struct fpisa_address *to, uint16_t port, uint16_t local_port)
 {
-	const struct fpisa_address to = fpisa_ipv4(fpisa_be32(address));
-
-	*m = (struct fpisa_member){.joining.next_ns = UINT64_MAX};
-	return fpisa_udp_open(&m->t, &to, port, local_port);
+	*m = (struct fpisa_member){.joining.next_ns = UINT64_MAX,
+				   .headers = (fpisa_is_ipv6(to) ? FPISA_IPV6_LEN : FPISA_IP_LEN) + FPISA_UDP_LEN};
+	return fpisa_udp_open(&m->t, to, port, local_port);
 }
 
 void fpisa_member_close(struct fpisa_member *m)
@@ -34,10 +31,10 @@ void fpisa_member_close(struct fpisa_member *m)
 
 uint16_t fpisa_member_port(const struct fpisa_member *m)
 {
-	struct sockaddr_in at = {0};
+	union fpisa_sockaddr at = {.v6 = {0}};
 	socklen_t n = sizeof(at);
 
-	return getsockname(fpisa_udp_fd(m->t), (struct sockaddr *)&at, &n) ? 0 : ntohs(at.sin_port);
+	return getsockname(fpisa_udp_fd(m->t), &at.any, &n) ? 0 : fpisa_sockaddr_port(&at);
 }
 
 int fpisa_member_prepare(struct fpisa_member *m, const struct fpisa_fault_rates *faults, uint64_t seed)
@@ -48,23 +45,16 @@ int fpisa_member_prepare(struct fpisa_member *m, const struct fpisa_fault_rates 
 	return rc < 0 ? rc : fpisa_faults_wrap(&m->t, faults, seed);
 }
 
-uint16_t fpisa_member_mtu(uint32_t address)
+uint16_t fpisa_member_mtu(const struct fpisa_member *m)
 {
-	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(FPISA_PORT), .sin_addr.s_addr = address};
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), mtu = 0;
-	socklen_t n = sizeof(mtu);
+	unsigned int headers, mtu = m->t ? fpisa_transport_path_mtu(m->t, &headers) : 0;
 
-	if (fd < 0)
-		return 0;
-	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) || getsockopt(fd, IPPROTO_IP, IP_MTU, &mtu, &n))
-		mtu = 0;
-	close(fd);
 	return (uint16_t)(mtu > 0xffff ? 0xffff : mtu);
 }
 
-uint32_t fpisa_member_fit(uint32_t mtu, uint32_t bytes, uint32_t most)
+uint32_t fpisa_member_fit(const struct fpisa_member *m, uint32_t mtu, uint32_t bytes, uint32_t most)
 {
-	const uint32_t headers = FPISA_IP_LEN + FPISA_UDP_LEN + FPISA_HDR_LEN;
+	const uint32_t headers = m->headers + FPISA_HDR_LEN;
 	uint32_t payload = mtu > headers ? mtu - headers : 0;
 
 	if (payload > FPISA_MAX_PAYLOAD)

@@ -7,8 +7,6 @@
 #ifndef FPISA_QUERY_MEMBER_H
 #define FPISA_QUERY_MEMBER_H
 
-#include <netinet/in.h>
-
 #include "fpisa/query/query.h"
 #include "fpisa/tag.h"
 #include "lib/base/hello.h"
@@ -17,6 +15,7 @@
 
 struct fpisa_member {
 	struct fpisa_transport *t;
+	uint32_t headers; /* bytes of a packet before the FPISA header */
 	uint32_t query;
 	struct fpisa_key token, rank_key;
 	struct fpisa_nh_key nh; /* key of the frames' tags, if the query has a token */
@@ -39,10 +38,10 @@ struct fpisa_member_frame {
 };
 
 /*
- * Open the socket. Addresses are in network byte order and ports in host byte order. A local port of 0 means any port.
- * Return 0, or -errno with the message set.
+ * Open the socket. Ports are in host byte order. A local port of 0 means any port. Return 0, or -errno with the message
+ * set.
  */
-int fpisa_member_open(struct fpisa_member *m, uint32_t address, uint16_t port, uint16_t local_port);
+int fpisa_member_open(struct fpisa_member *m, const struct fpisa_address *to, uint16_t port, uint16_t local_port);
 void fpisa_member_close(struct fpisa_member *m);
 uint16_t fpisa_member_port(const struct fpisa_member *m); /* returns the local port; call before faults are injected */
 
@@ -72,11 +71,11 @@ const struct fpisa_hdr *fpisa_member_take(struct fpisa_member *m, const struct f
 /* Send frames. The caller has set type, flags, count, slot and chunk. Return 0, or -errno with the message set. */
 int fpisa_member_send(struct fpisa_member *m, struct fpisa_member_frame *frame, int n);
 
-/* Return the MTU of the path to the address, or 0 if the MTU is unknown. */
-uint16_t fpisa_member_mtu(uint32_t address);
+/* Return the MTU of the path to the peer, or 0 if the MTU is unknown or the member is not open. */
+uint16_t fpisa_member_mtu(const struct fpisa_member *m);
 
-/* Return the number of entries of `bytes` bytes that fit into a frame. The result is at most `most`. */
-uint32_t fpisa_member_fit(uint32_t mtu, uint32_t bytes, uint32_t most);
+/* Return the number of entries of `bytes` bytes that fit into a frame of `mtu` bytes. The result is at most `most`. */
+uint32_t fpisa_member_fit(const struct fpisa_member *m, uint32_t mtu, uint32_t bytes, uint32_t most);
 
 /* Return the name of a kind of query: FPISA_QUERY_TOPN, FPISA_QUERY_TABLE or FPISA_QUERY_JOIN. */
 const char *fpisa_kind_name(uint8_t kind);

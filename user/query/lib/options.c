@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Check and copy the options of a master. */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,27 +92,12 @@ static int take_on(struct fpisa_query *q, const char *on)
 	return 0;
 }
 
-/* Parse "ADDR[:PORT]" of IPv4: the messages of queries have addresses of IPv4 only. */
-static int parse_ipv4(const char *text, struct in_addr *to, uint16_t *port)
-{
-	struct fpisa_address a;
-	int rc = fpisa_parse_address(text, &a, port);
-
-	if (!rc && fpisa_is_ipv6(&a))
-		rc = fpisa_fail(-EAFNOSUPPORT,
-				"'%s' is an IPv6 address, but queries support only IPv4; give an IPv4 address", text);
-	if (!rc)
-		to->s_addr = fpisa_in_addr(a.w[3]);
-	return rc;
-}
-
 /* Parse "ADDR[:PORT],...". PORT is the TCP port of a worker and may be omitted. */
 static int take_workers(struct fpisa_query *q, const char *list)
 {
 	for (const char *at = list, *end; at; at = *end ? end + 1 : NULL) {
 		struct fpisa_query_worker *w = &q->worker[q->n_workers];
-		char text[FPISA_ENDPOINT_LEN] = "", address[INET_ADDRSTRLEN];
-		uint16_t port = 0;
+		char text[FPISA_ENDPOINT_LEN] = "";
 		int rc;
 
 		end = strchrnul(at, ',');
@@ -124,13 +108,10 @@ static int take_workers(struct fpisa_query *q, const char *list)
 		if ((size_t)(end - at) < sizeof(text))
 			memcpy(text, at, (size_t)(end - at));
 		w->fd = -1;
-		w->at.sin_family = AF_INET;
-		rc = parse_ipv4(text, &w->at.sin_addr, &port);
+		rc = fpisa_parse_endpoint(text, FPISA_CONTROL_PORT, &w->at, &w->port);
 		if (rc)
 			return rc;
-		w->at.sin_port = htons(strchr(text, ':') ? port : FPISA_CONTROL_PORT);
-		inet_ntop(AF_INET, &w->at.sin_addr, address, sizeof(address));
-		snprintf(w->name, sizeof(w->name), "%.15s:%u", address, ntohs(w->at.sin_port));
+		fpisa_endpoint_text(&w->at, w->port, w->name);
 		for (uint32_t i = 0; i < q->n_workers; i++)
 			if (!strcmp(q->worker[i].name, w->name))
 				return fpisa_fail(-EINVAL, "worker %s is given twice; list each worker once", w->name);
@@ -174,7 +155,7 @@ int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_opt
 	if (!rc)
 		rc = take_workers(q, o->workers);
 	if (!rc && o->aggregator)
-		rc = parse_ipv4(o->aggregator, &q->aggregator, &q->aggregator_port);
+		rc = fpisa_parse_address(o->aggregator, &q->aggregator, &q->aggregator_port);
 	if (!rc)
 		rc = take_key(q, o);
 	if (!rc)

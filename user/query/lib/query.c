@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Implement the functions of fpisa-query.h. master.h describes the state. */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -148,7 +147,7 @@ static int check_silence(struct fpisa_query *q, uint64_t now)
 /* Report the members that have not joined. */
 static int not_joined(const struct fpisa_query *q)
 {
-	char names[256];
+	char names[256], at[FPISA_ADDRESS_LEN];
 
 	/* The aggregator may have stopped after it answered. */
 	if (q->member.joining.heard_ns + (uint64_t)q->options.timeout_ms * 500000 < fpisa_now())
@@ -157,7 +156,8 @@ static int not_joined(const struct fpisa_query *q)
 			"query %u: the aggregator at %s has not answered for %u ms; `fpisa stats` there shows whether "
 			"it drops our frames, and why; otherwise check the route, the token, and with `fpisa query "
 			"list` there that the query exists and its master is this host with UDP port %u",
-			q->options.query, inet_ntoa(q->aggregator), q->options.timeout_ms, q->options.local_port);
+			q->options.query, fpisa_address_text(&q->aggregator, at), q->options.timeout_ms,
+			q->options.local_port);
 	return fpisa_fail(
 		-ETIMEDOUT,
 		"query %u: %s of the aggregator's list did not join in %u ms; list each of them with address and port",
@@ -168,7 +168,7 @@ static int not_joined(const struct fpisa_query *q)
 static int check_time(struct fpisa_query *q, uint64_t now)
 {
 	uint64_t limit = (uint64_t)q->options.timeout_ms * 1000000;
-	char names[256];
+	char names[256], at[FPISA_ADDRESS_LEN];
 
 	if (q->phase == FPISA_PHASE_DONE)
 		return 0;
@@ -189,7 +189,8 @@ static int check_time(struct fpisa_query *q, uint64_t now)
 			-ETIMEDOUT,
 			"query %u: the aggregator at %s has not answered for %u ms after all rows were sent; see "
 			"fpisa query show %u there",
-			q->options.query, inet_ntoa(q->aggregator), q->options.timeout_ms, q->options.query);
+			q->options.query, fpisa_address_text(&q->aggregator, at), q->options.timeout_ms,
+			q->options.query);
 	if (q->phase == FPISA_PHASE_ROWS && now < q->progress_ns + limit + WORKER_GRACE_NS)
 		return 0;
 	return no_answer(q, find_late(q));

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The master's connections to workers. master.h describes the state. */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -13,7 +12,6 @@
 #include <unistd.h>
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
-#include "lib/base/order.h"
 #include "lib/manager/watch.h"
 #include "master.h"
 
@@ -66,11 +64,11 @@ static int send_open(struct fpisa_query *q, struct fpisa_query_worker *w)
 		.preaggregate = o->preaggregate,
 		.ascending = o->ascending,
 		.query = o->query,
-		.aggregator = fpisa_be32(q->aggregator.s_addr),
+		.aggregator = q->aggregator,
 		.aggregator_port = q->aggregator_port,
 		.local_port = o->worker_port,
 		.master_port = w->direct.t ? fpisa_member_port(&w->direct) : 0,
-		.mtu = fpisa_member_mtu(fpisa_query_is_direct(q) ? w->at.sin_addr.s_addr : q->aggregator.s_addr),
+		.mtu = fpisa_member_mtu(fpisa_query_is_direct(q) ? &w->direct : &q->member),
 		.timeout_ms = o->timeout_ms,
 		.token = o->token,
 		.limit = o->limit,
@@ -110,14 +108,15 @@ static int send_open(struct fpisa_query *q, struct fpisa_query_worker *w)
 
 int fpisa_query_call(struct fpisa_query *q, struct fpisa_query_worker *w)
 {
+	const union fpisa_sockaddr to = fpisa_sockaddr_of(&w->at, w->port);
 	struct epoll_event e = {.events = EPOLLIN | EPOLLOUT, .data.ptr = w};
 
 	w->heard_ns = fpisa_now();
-	w->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	w->fd = socket(to.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (w->fd < 0)
 		return fpisa_fail(-errno, "%s", fpisa_why(-errno));
 	fpisa_watch(w->fd);
-	if (connect(w->fd, (struct sockaddr *)&w->at, sizeof(w->at)) && errno != EINPROGRESS)
+	if (connect(w->fd, &to.any, fpisa_sockaddr_len(&to)) && errno != EINPROGRESS)
 		return fpisa_fail(-errno, "worker %s: %s", w->name, fpisa_why(-errno));
 	return epoll_ctl(q->poll, EPOLL_CTL_ADD, w->fd, &e) ? fpisa_fail(-errno, "%s", fpisa_why(-errno)) : 0;
 }
@@ -125,7 +124,7 @@ int fpisa_query_call(struct fpisa_query *q, struct fpisa_query_worker *w)
 /* Check whether the connection is established. If it is, give the socket to the channel. */
 static int connected(struct fpisa_query *q, struct fpisa_query_worker *w)
 {
-	struct sockaddr_in to;
+	union fpisa_sockaddr to;
 	socklen_t n = sizeof(int), m = sizeof(to);
 	int error = 0, fd = w->fd, rc;
 
@@ -133,7 +132,7 @@ static int connected(struct fpisa_query *q, struct fpisa_query_worker *w)
 		return fpisa_fail(-(error ? error : errno),
 				  "worker %s: no connection: %s; is `fpisa query worker` running there?", w->name,
 				  strerror(error ? error : errno));
-	if (getpeername(fd, (struct sockaddr *)&to, &m))
+	if (getpeername(fd, &to.any, &m))
 		return 0;
 	w->fd = -1;
 	rc = fpisa_control_call(&w->control, fd, &q->psk);

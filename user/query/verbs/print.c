@@ -175,7 +175,7 @@ static void print_state(const struct shown *s)
 
 int query_print_text(const struct datapath *dp, __u32 query)
 {
-	char a[ADDRESS_LEN];
+	char a[ADDRESS_LEN], at[ENDPOINT_LEN];
 	struct shown s;
 	int err = look(dp, query, &s);
 
@@ -198,8 +198,9 @@ int query_print_text(const struct datapath *dp, __u32 query)
 #undef X
 	putchar('\n');
 	for (__u32 r = 0; r < s.job.workers; r++)
-		printf("  rank %u: %s %s:%u, %s\n", r, role(&s.job, r), address_text(s.job.rank[r].addr, a),
-		       ntohs(s.job.rank[r].port), joined(&s.job, &s.session, r) ? "joined" : "not joined");
+		printf("  rank %u: %s %s, %s\n", r, role(&s.job, r),
+		       endpoint_text(s.job.rank[r].addr, s.job.rank[r].port, at),
+		       joined(&s.job, &s.session, r) ? "joined" : "not joined");
 	return 0;
 }
 

@@ -4,7 +4,6 @@
  * master in one sentence, and then ends.
  */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/base/address.h"
 #include "lib/base/error.h"
 #include "serving.h"
 #include "connection.h"
@@ -25,10 +25,9 @@
 
 static int late(const struct session *s)
 {
-	char a[INET_ADDRSTRLEN];
-	uint32_t to = s->want.pruning == FPISA_PRUNING_NETWORK ? s->want.aggregator : s->from.sin_addr.s_addr;
+	char a[FPISA_ADDRESS_LEN];
 
-	inet_ntop(AF_INET, &to, a, sizeof(a));
+	fpisa_address_text(s->want.pruning == FPISA_PRUNING_NETWORK ? &s->want.aggregator : &s->from, a);
 	if (s->state == GREETING)
 		return fpisa_fail(-ETIMEDOUT,
 				  "the master has not sent a request in %d s, so the connection is closed; run the "
@@ -152,17 +151,16 @@ static int turn(struct session *s)
 
 static void say_why(const struct session *s, int log)
 {
-	char line[FPISA_MESSAGE_SIZE + 64], a[INET_ADDRSTRLEN];
-	int n;
+	char line[FPISA_MESSAGE_SIZE + 64], a[FPISA_ADDRESS_LEN];
+	int n = snprintf(line, sizeof(line), "query worker: master at %s: %s", fpisa_address_text(&s->from, a),
+			 fpisa_query_error());
 
-	inet_ntop(AF_INET, &s->from.sin_addr, a, sizeof(a));
-	n = snprintf(line, sizeof(line), "query worker: master at %s: %s", a, fpisa_query_error());
 	/* The process that reads the log prints the line. If that process has ended, the line is lost. */
 	if (write(log, line, (size_t)n) != n)
 		return;
 }
 
-void session_run(const struct fpisa_control_channel *control, const struct sockaddr_in *from, int directory, int log)
+void session_run(const struct fpisa_control_channel *control, const struct fpisa_address *from, int directory, int log)
 {
 	struct session *s = calloc(1, sizeof(*s));
 	int err = 0;

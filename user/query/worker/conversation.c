@@ -35,7 +35,7 @@ static int check_open(const struct fpisa_query_open *w)
  * Open the member's socket. The process that served the previous master may still use the port until it ends, so retry
  * for a while.
  */
-static int open_member(struct session *s, uint32_t to, uint16_t to_port, uint16_t port)
+static int open_member(struct session *s, const struct fpisa_address *to, uint16_t to_port, uint16_t port)
 {
 	const struct timespec pause = {.tv_nsec = 10 * MS};
 	uint64_t until = fpisa_now() + PORT_NS;
@@ -54,21 +54,21 @@ static int open_member(struct session *s, uint32_t to, uint16_t to_port, uint16_
 static int open_socket(struct session *s)
 {
 	bool direct = s->want.pruning != FPISA_PRUNING_NETWORK;
-	uint32_t to = direct ? s->from.sin_addr.s_addr : s->want.aggregator;
 	const double unit = 4294967296.0;
 	const struct fpisa_fault_rates faults = {s->want.faults[0] / unit, s->want.faults[1] / unit,
 						 s->want.faults[2] / unit, s->want.faults[3] / unit,
 						 s->want.faults[4] / unit};
-	uint32_t mtu = fpisa_member_mtu(to);
+	uint32_t mtu;
 	int err;
 
 	if (s->want.kind == FPISA_QUERY_SCAN)
 		return 0;
-	s->mtu = !mtu ? s->want.mtu : s->want.mtu && s->want.mtu < mtu ? s->want.mtu : mtu;
-	err = open_member(s, to, direct ? s->want.master_port : s->want.aggregator_port,
-			  direct ? 0 : s->want.local_port);
+	err = direct ? open_member(s, &s->from, s->want.master_port, 0) :
+		       open_member(s, &s->want.aggregator, s->want.aggregator_port, s->want.local_port);
 	if (err)
 		return err;
+	mtu = fpisa_member_mtu(&s->member);
+	s->mtu = !mtu ? s->want.mtu : s->want.mtu && s->want.mtu < mtu ? s->want.mtu : mtu;
 	s->port = fpisa_member_port(&s->member);
 	return fpisa_member_prepare(&s->member, &faults, s->want.seed);
 }

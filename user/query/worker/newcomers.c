@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Masters that are not served yet. newcomers.h documents the functions. */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -23,7 +22,10 @@
 
 static int *share_of(struct newcomers *s, const struct newcomer *n)
 {
-	return &s->share[(n->from.sin_addr.s_addr * s->spread) >> 24];
+	const struct fpisa_address *a = &n->from;
+	const uint32_t host = fpisa_is_ipv6(a) ? a->w[0] * s->spread ^ a->w[1] : a->w[3];
+
+	return &s->share[(host * s->spread) >> 24];
 }
 
 static void count(struct newcomers *s, const struct newcomer *n, int by)
@@ -66,7 +68,7 @@ bool newcomers_make_room(struct newcomers *s)
 	log_line(s->log, fpisa_now() / NS_PER_MS,
 		 "fpisa: query worker: %d connections have not shown a key, which is the limit; the oldest of %s, "
 		 "which has %d, is closed",
-		 s->unknown, address_text(fpisa_ipv4(victim->from.sin_addr.s_addr), a), *share_of(s, victim));
+		 s->unknown, address_text(victim->from, a), *share_of(s, victim));
 	end(s, victim);
 	return true;
 }
@@ -79,9 +81,8 @@ static void say_why(struct newcomers *s, const struct newcomer *n, int err)
 	char a[ADDRESS_LEN];
 
 	log_line(s->log, fpisa_now() / NS_PER_MS, "fpisa: query worker: master at %s: %s%s%s%s",
-		 address_text(fpisa_ipv4(n->from.sin_addr.s_addr), a),
-		 key ? "the master's key is not in the worker's file " : "", key ? s->key_file : "", key ? "; " : "",
-		 fpisa_query_error());
+		 address_text(n->from, a), key ? "the master's key is not in the worker's file " : "",
+		 key ? s->key_file : "", key ? "; " : "", fpisa_query_error());
 }
 
 static void want(struct newcomers *s, struct newcomer *n)
@@ -96,7 +97,7 @@ static void want(struct newcomers *s, struct newcomer *n)
 	epoll_ctl(s->epoll, EPOLL_CTL_MOD, fpisa_channel_fd(n->control.channel), &e);
 }
 
-void newcomers_add(struct newcomers *s, int fd, const struct sockaddr_in *from)
+void newcomers_add(struct newcomers *s, int fd, const struct fpisa_address *from)
 {
 	struct epoll_event e = {.events = EPOLLIN};
 	struct newcomer *n = calloc(1, sizeof(*n));

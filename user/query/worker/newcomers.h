@@ -7,7 +7,6 @@
 #ifndef FPISA_QUERY_NEWCOMERS_H
 #define FPISA_QUERY_NEWCOMERS_H
 
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -16,7 +15,7 @@
 #include "query/lib/control.h"
 
 #define NEWCOMERS_MOST 512  /* maximum number of connections without a key */
-#define NEWCOMER_SHARES 256 /* number of shares to which hosts are assigned */
+#define NEWCOMER_SHARES 256 /* number of shares to which hosts are assigned; an IPv6 /64 counts as one host */
 
 enum newcomer_state {
 	NEWCOMER_UNKNOWN,  /* not authenticated */
@@ -27,7 +26,7 @@ enum newcomer_state {
 struct newcomer {
 	TAILQ_ENTRY(newcomer) link;
 	struct fpisa_control_channel control;
-	struct sockaddr_in from;
+	struct fpisa_address from;
 	enum newcomer_state state;
 	uint64_t until_ns;
 	bool shut;
@@ -46,7 +45,7 @@ struct newcomers {
 };
 
 /* Take over an accepted connection and its descriptor. The data of its epoll events is the newcomer. */
-void newcomers_add(struct newcomers *s, int fd, const struct sockaddr_in *from);
+void newcomers_add(struct newcomers *s, int fd, const struct fpisa_address *from);
 
 /*
  * Close the oldest connection without a key from the share with the most such connections. Return false if all

@@ -27,7 +27,7 @@ int sender_begin(struct sender *s, struct fpisa_member *m, uint8_t type, struct 
 		return fpisa_fail(-ENOMEM, "not enough memory for frames; " FPISA_MORE_MEMORY);
 	fpisa_rto_init(&s->rto);
 	s->row_bytes = type == FPISA_TYPE_KEYS ? m->filter_bytes : fpisa_row_bytes(m->key_bytes, m->form);
-	s->a_frame = fpisa_member_fit(mtu, s->row_bytes, FPISA_QUERY_ROWS);
+	s->a_frame = fpisa_member_fit(m, mtu, s->row_bytes, FPISA_QUERY_ROWS);
 	return s->a_frame ?
 		       0 :
 		       fpisa_fail(-EMSGSIZE,

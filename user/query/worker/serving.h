@@ -3,8 +3,6 @@
 #ifndef FPISA_QUERY_SERVING_H
 #define FPISA_QUERY_SERVING_H
 
-#include <netinet/in.h>
-
 #include "fpisa-query.h"
 #include "lib/base/clock.h"
 #include "sender.h"
@@ -19,7 +17,7 @@ enum state { GREETING, OPENED, JOINING, KEYING, REDUCING, SENDING, SCANNING, FET
 
 struct session {
 	struct fpisa_control_channel control;
-	struct sockaddr_in from;
+	struct fpisa_address from;
 	int directory;
 	enum state state;
 	struct fpisa_query_open want;

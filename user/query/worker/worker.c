@@ -5,7 +5,6 @@
  * The log also has the messages of the other processes.
  */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -26,6 +25,7 @@
 #include "cli/options.h"
 #include "cli/print.h"
 #include "fpisa-query.h"
+#include "host/listen.h"
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
 #include "newcomers.h"
@@ -54,7 +54,8 @@ static const struct option options[] = {
 
 struct worker {
 	const char *directory, *key;
-	struct sockaddr_in at;
+	struct fpisa_address at; /* ::: all addresses of both families */
+	__u16 port;
 	int fd, listener, children, ends[2]; /* `ends` of a packet pipe; each packet is a line of the log */
 	bool paused;			     /* whether connections cannot be accepted now */
 	int served;
@@ -73,7 +74,7 @@ static int take_options(struct worker *w, int argc, char **argv)
 		if (opt == OPT_KEY)
 			w->key = optarg;
 		else if (opt == OPT_LISTEN)
-			err = parse_ipv4("--listen", optarg, &w->at.sin_addr.s_addr);
+			err = parse_listen("--listen", optarg, &w->at);
 		else if (opt == OPT_PORT)
 			err = parse_number("--port", optarg, 1, 65535, &port);
 		else if (opt == OPT_SCANS)
@@ -83,8 +84,7 @@ static int take_options(struct worker *w, int argc, char **argv)
 		else
 			err = common_option(&c, opt);
 	}
-	w->at.sin_family = AF_INET;
-	w->at.sin_port = htons((__u16)port);
+	w->port = (__u16)port;
 	w->newcomers.scans = (int)scans;
 	if (err)
 		return err;
@@ -132,8 +132,8 @@ static int open_events(struct worker *w)
 
 static int start(struct worker *w)
 {
-	char a[ADDRESS_LEN];
-	int one = 1, err;
+	char a[ENDPOINT_LEN];
+	int err;
 
 	if (fpisa_psks_read(&w->keys, w->key))
 		return refuse(-EINVAL, "query worker: the worker's key file: %s", fpisa_query_error());
@@ -143,13 +143,10 @@ static int start(struct worker *w)
 	w->fd = open(w->directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (w->fd < 0)
 		return fail(-errno, NULL, "query worker: %s", w->directory);
-	w->listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	w->listener = listen_tcp(w->at, w->port, BACKLOG);
 	if (w->listener < 0)
-		return fail(-errno, NULL, "query worker: cannot create a socket");
-	setsockopt(w->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(w->listener, (struct sockaddr *)&w->at, sizeof(w->at)) || listen(w->listener, BACKLOG))
-		return fail(-errno, "give another --port or --listen, or end what listens there", "query worker: %s:%u",
-			    address_text(fpisa_ipv4(w->at.sin_addr.s_addr), a), ntohs(w->at.sin_port));
+		return fail(w->listener, "give another --port or --listen, or end what listens there",
+			    "query worker: %s", listen_text(w->at, w->port, a));
 	TAILQ_INIT(&w->newcomers.all);
 	w->newcomers.keys = &w->keys;
 	w->newcomers.key_file = w->key;
@@ -160,8 +157,7 @@ static int start(struct worker *w)
 	err = open_events(w);
 	if (err)
 		return err;
-	printf("serving %s at %s:%u\n", w->directory, address_text(fpisa_ipv4(w->at.sin_addr.s_addr), a),
-	       ntohs(w->at.sin_port));
+	printf("serving %s at %s\n", w->directory, listen_text(w->at, w->port, a));
 	err = flush_stdout("query worker: cannot write to stdout");
 	if (err)
 		return err;
@@ -253,9 +249,10 @@ static void probe(int fd)
 static void accept_some(struct worker *w)
 {
 	for (int i = 0; i < TURN; i++) {
-		struct sockaddr_in from;
+		union fpisa_sockaddr from;
 		socklen_t n = sizeof(from);
-		int fd = accept4(w->listener, (struct sockaddr *)&from, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		struct fpisa_address address;
+		int fd = accept4(w->listener, &from.any, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
 			log_line(&w->log, fpisa_now() / 1000000,
@@ -266,7 +263,8 @@ static void accept_some(struct worker *w)
 		if (fd < 0)
 			return;
 		probe(fd);
-		newcomers_add(&w->newcomers, fd, &from);
+		address = fpisa_address_from(&from);
+		newcomers_add(&w->newcomers, fd, &address);
 	}
 }
 
