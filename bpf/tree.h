@@ -101,10 +101,10 @@ int fpisa_up(struct xdp_md *ctx)
 	return part_up(ctx, phv, &p);
 }
 
-/* Return the bytes of a payload that fit an MTU. */
-static __always_inline __u32 room_of(__u32 mtu)
+/* Return the bytes of a payload to this address that fit an MTU. */
+static __always_inline __u32 room_of(__u32 mtu, const struct fpisa_address *to)
 {
-	const __u32 headers = FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN;
+	const __u32 headers = FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + (fpisa_is_ipv6(to) ? NARROWED : 0);
 	__u32 room = mtu > headers ? (mtu - headers) & ~(FPISA_PACKED_ROUND - 1) : 0;
 
 	return room < FPISA_MAX_PAYLOAD ? room : FPISA_MAX_PAYLOAD;
@@ -131,7 +131,7 @@ GLOBAL_FN int find_parent(struct xdp_md *ctx, __u32 id)
 	__builtin_memcpy(leaf->parent.mac, fib.dmac, ETH_ALEN);
 	__builtin_memcpy(leaf->parent.local_mac, fib.smac, ETH_ALEN);
 	leaf->parent.ifindex = fib.ifindex;
-	leaf->room = room_of(fib.mtu_result);
+	leaf->room = room_of(fib.mtu_result, &job->parent.addr);
 	return FPISA_V_ok;
 }
 

@@ -492,7 +492,7 @@ static int receive(struct fpisa_query *q, struct fpisa_member *m, uint32_t from)
 		acks = 0;
 		n = m->t->ops->receive(m->t, in, 0);
 		if (n < 0)
-			return fpisa_fail(n, "query %u: cannot receive: %s", fpisa_why(n));
+			return fpisa_fail(n, "query %u: cannot receive: %s", m->query, fpisa_why(n));
 		for (int i = 0; !rc && i < n; i++) {
 			const struct fpisa_hdr *h = fpisa_member_take(m, &in[i], &rc);
 

@@ -239,7 +239,7 @@ const struct fpisa_hdr *fpisa_member_take(struct fpisa_member *m, const struct f
 		*error = fpisa_fail(-EACCES,
 				    "query %u: this host was removed from the query; see fpisa query show %u at the "
 				    "aggregator",
-				    m->query);
+				    m->query, m->query);
 	return m->joining.joined && (nh_of(m) || h->secret == m->joining.cookie) && h->generation == m->epoch ? h : NULL;
 }
 
