@@ -382,7 +382,7 @@ static bool choose_tree(struct manager *m, struct manager_group *g, const struct
 {
 	struct leaves_tree t;
 
-	/* The datapath does not support trees over IPv6. */
+	/* Groups over IPv6 do not have leaves. */
 	if (!m->policy->leaves || !fpisa_is_ipv4(&g->record.local) ||
 	    !leaves_choose(c->leaves, c->n, g->record.size, &t))
 		return false;

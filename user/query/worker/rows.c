@@ -38,7 +38,7 @@ int session_receive(struct session *s)
 
 		n = s->member.t->ops->receive(s->member.t, in, 0);
 		if (n < 0)
-			return fpisa_fail(n, "query %u: cannot receive: %s", fpisa_why(n));
+			return fpisa_fail(n, "query %u: cannot receive: %s", s->want.query, fpisa_why(n));
 		for (int i = 0; !rc && i < n; i++) {
 			const struct fpisa_hdr *h = fpisa_member_take(&s->member, &in[i], &rc);
 
