@@ -289,12 +289,12 @@ static int make_port(struct xsk *x, uint32_t r, const char *dev)
 		return -errno;
 	refill(x, p);
 	x->poll[r] = (struct pollfd){.fd = xsk_socket__fd(p->socket), .events = POLLIN};
-	rc = fpisa_xsk_program_load(&program, &lib);
+	rc = fpisa_xsk_program_load(&program, &lib, 0);
 	if (rc)
 		return rc;
-	*program.ours = (struct fpisa_xsk_filter){.source = rank->addr.w[3],
-						  .destination = x->s->job.address.w[3],
-						  .group = x->s->job.address.w[3],
+	*program.ours = (struct fpisa_xsk_filter){.source = rank->addr,
+						  .destination = x->s->job.address,
+						  .group = x->s->job.address,
 						  .from = rank->port,
 						  .to = htons(FPISA_PORT)};
 	rc = xsk_socket__update_xskmap(p->socket, program.sockets);
