@@ -297,6 +297,83 @@ def test_directory_beside_column(directory):
     assert "t/: rename its column File_Index, which is the engine's name for a row's place" in refused(w)
 
 
+def test_directory_of_unlike_files(directory):
+    """A column has the type of all files, and is NULL where a file lacks it, whichever files a query reads."""
+    w, _, put_file = directory
+    rng = random.Random(draw_seed())
+    types = {"n": ("INTEGER", "BIGINT"), "x": ("FLOAT", "DOUBLE"), "c": ("DECIMAL(4,1)", "DECIMAL(9,3)"), "s": ("INTEGER", "VARCHAR"),
+             "t": ("DATE", "TIMESTAMP"), "d": ("INTEGER", "VARCHAR")}
+    texts = {"n": "{}", "x": "{}.5", "c": "{}.500", "s": "{}", "t": "2024-01-{:02} 00:00:00", "d": "{}"}
+    rows = []
+    for d in range(6):
+        has = {c: t[d] if d < 2 else rng.choice(t) for c, t in types.items() if d < 2 or rng.random() < 0.6}
+        numbers = [rng.randrange(1, 29) for _ in range(3)]
+        values = {c: [texts[c].format(i) for i in numbers] for c in has}
+        put_file(f"t/d={d}/a.parquet", "SELECT " + ", ".join((f"{d}::FLOAT AS v", *(f"unnest({values[c]})::{t} AS {c}" for c, t in has.items()))
+                                                             if has else (f"{d}::FLOAT AS v, unnest([1, 2, 3])",)))
+        rows += [(f"{d}.0", *(values[c][i] if c in has else "" for c in "nxcst"), str(d)) for i in range(3)]
+    assert rows_of(w, "--columns", "v,n,x,c,s,t,d") == sorted(rows)
+    for d in range(6):
+        assert rows_of(w, "--columns", "v,n,x,c,s,t,d", "--where", f"d={d}") == sorted(r for r in rows if r[-1] == str(d)), d
+        name, at = rng.choice([("n", 1), ("x", 2), ("s", 4)])
+        limit = {"n": "15", "x": "15", "s": "'15'"}[name]
+        want = [r for r in rows if r[-1] >= str(d) and r[at] and (r[at] > "15" if name == "s" else float(r[at]) > 15)]
+        assert rows_of(w, "--columns", "v,n,x,c,s,t,d", "--where", f"d>={d},{name}>{limit}") == sorted(want), (d, name)
+    # The first rows are all in one file.
+    for order, d in ((), 5), (("--ascending",), 0):
+        assert rows_of(w, "--value", "v", "--limit", "3", "--columns", "v,n,x,c,s,t,d", *order) == sorted(r for r in rows if r[-1] == str(d))
+    assert rows_of(w, "--columns", "v", "--where", "d>9") == []
+
+
+@pytest.mark.parametrize("a, b, type_, says", [
+    ("1::DECIMAL(38,0)", "0.4::DECIMAL(38,30)", "", "b.parquet: column x is DECIMAL(38,30), which does not convert exactly to DECIMAL(38,0)"),
+    ("16777217::BIGINT", "0::FLOAT", "double", "a.parquet: column x is BIGINT, which does not convert exactly to FLOAT"),
+    ("16777217::BIGINT", "0::FLOAT", "", ["16777216.0", "0.0"]),
+    ("9007199254740993", "0::DOUBLE", "real", "a.parquet: column x is BIGINT, which does not convert exactly to DOUBLE"),
+    ("9007199254740993", "0::DOUBLE", "text", "a.parquet: column x is BIGINT, which does not convert exactly to DOUBLE"),
+    ("9007199254740993", "0::DOUBLE", "double", ["9007199254740992.0", "0.0"]),
+    ("16777217::INTEGER", "0::DOUBLE", "text", ["16777217.0", "0.0"]),
+    ("1.5::DECIMAL(9,2)", "0::DOUBLE", "", "a.parquet: column x is DECIMAL(9,2), which does not convert exactly to DOUBLE"),
+    ("'a'", "'b'::BLOB", "", "column x is"),
+    ("1::UBIGINT", "-1::BIGINT", "", ["1", "-1"]),
+    ("1::INTEGER", "0.25::DECIMAL(4,2)", "", ["1.00", "0.25"]),
+])
+def test_directory_of_two_types(directory, a, b, type_, says):
+    w, _, put_file = directory
+    put_file("t/d=1/a.parquet", f"SELECT {a} AS x")
+    put_file("t/d=1/copy.parquet", f"SELECT {a} AS x WHERE false")
+    put_file("t/d=2/b.parquet", f"SELECT {b} AS x")
+    if type_:
+        put(w, "t.schema", f"x {type_}\nd int32\n")
+    for d in (0, 1) if isinstance(says, list) else ():
+        assert rows_of(w, "--columns", "x", "--where", f"d={d + 1}") == [(says[d],)]
+    if isinstance(says, str):
+        err = refused(w, "--timeout", "60", "--columns", "x", "--where", "d=1")
+        assert says in err and "the common type of the table's files; store the column with one type in all files" in err, err
+    assert len(rows_of(w, "--columns", "d")) == 2
+
+
+def test_directory_names(directory):
+    """Names that other programs write, and names that the statements use."""
+    w, _, put_file = directory
+    put_file("t/2024.parquet/n=__HIVE_DEFAULT_PARTITION__/a.parquet", 'SELECT 1 AS k, 2 AS "the index", 3 AS "the file"')
+    put_file("t/2025.parquet/n=__HIVE_DEFAULT_PARTITION__/a.parquet", "SELECT 2 AS k")
+    for type_ in "int64", "date", "text", "real":
+        put(w, "t.schema", f"k int32\nn {type_}\n")
+        assert rows_of(w, "--columns", "k,n") == [("1", ""), ("2", "")]
+        assert rows_of(w, "--columns", "k", "--where", "n null,k>1") == [("2",)]
+    w.clear()
+    put_file("t/n=%ff/a.parquet", "SELECT 1 AS k")
+    assert ask(w, "--columns", "k")[:2] == (0, b"k\n1\n")
+    assert ask(w)[:2] == (0, b"k,n\n1,\xff\n")
+    w.clear()
+    put_file("t/a=1/A=x/f.parquet", "SELECT 1 AS k")
+    assert "t/a=1/A=x/f.parquet: two directories name column A; rename one" in refused(w)
+    w.clear()
+    put_file("t/file_index=3/f.parquet", "SELECT 1 AS k")
+    assert "t/: rename its column file_index, which is the engine's name for a row's place" in refused(w)
+
+
 # -- values ------------------------------------------------------------------------
 
 def near_half(rng):

@@ -39,7 +39,7 @@ int files_open_one(int directory, const char *name)
 
 	if (fd < 0)
 		return fd;
-	err = fstat(fd, &st) ? -errno : S_ISREG(st.st_mode) ? 0 : -ENOTSUP;
+	err = fstat(fd, &st) ? -errno : S_ISREG(st.st_mode) ? 0 : S_ISDIR(st.st_mode) ? -EISDIR : -ENOTSUP;
 	if (err)
 		close(fd);
 	return err ?: fd;
@@ -47,9 +47,9 @@ int files_open_one(int directory, const char *name)
 
 const char *files_why(int err)
 {
-	return err == -EXDEV || err == -ELOOP ? "the path leads out of the worker's directory" :
-	       err == -ENOTSUP		      ? "not a regular file" :
-						fpisa_why(err);
+	return err == -EXDEV || err == -ELOOP	 ? "the path leads out of the worker's directory" :
+	       err == -ENOTSUP || err == -EISDIR ? "not a regular file" :
+						   fpisa_why(err);
 }
 
 int files_add(struct files *f, int fd, const char *name)
@@ -108,11 +108,10 @@ static int open_entries(struct files *f, int directory, const char *path);
 /* Open what the path names, if it is a Parquet file or a directory. */
 static int open_entry(struct files *f, int directory, const char *path)
 {
-	int fd;
+	int fd = is_parquet(path) ? files_open_one(directory, path) : -EISDIR;
 
-	if (!is_parquet(path))
+	if (fd == -EISDIR)
 		return open_entries(f, directory, path);
-	fd = files_open_one(directory, path);
 	if (fd < 0)
 		return fpisa_fail(fd, "%s: %s", path, files_why(fd));
 	if (f->n < FILES_MOST)

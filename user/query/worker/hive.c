@@ -2,6 +2,7 @@
 /* Columns in the names of directories. hive.h documents the functions. */
 #include <ctype.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 #include <strings.h>
 
@@ -70,6 +71,14 @@ static bool matches(const struct hive *h, const char *path, bool whole[HIVE_MOST
 	return i == h->n;
 }
 
+int hive_column(const struct hive *h, const char *name)
+{
+	for (int i = 0; i < h->n; i++)
+		if (!strcasecmp(h->name[i], name))
+			return i;
+	return -1;
+}
+
 /* Take the names of the columns from the first file. */
 static int take_names(struct hive *h, const char *path)
 {
@@ -87,6 +96,9 @@ static int take_names(struct hive *h, const char *path)
 				-EINVAL,
 				"%s: '%.*s' is not a column name; use letters, digits and _, and no digit first", path,
 				p.name_length < 64 ? (int)p.name_length : 64, p.name);
+		if (hive_column(h, h->name[h->n]) >= 0)
+			return fpisa_fail(-EINVAL, "%s: two directories name column %s; rename one", path,
+					  h->name[h->n]);
 		h->n++;
 	}
 	return 0;
@@ -108,16 +120,8 @@ int hive_find(struct hive *h, const struct files *files)
 					 "the files",
 					 files->file[i].name, files->file[0].name);
 	for (int i = 0; i < h->n; i++)
-		h->type[i] = whole[i] && date[i] ? "VARCHAR" : whole[i] ? "BIGINT" : date[i] ? "DATE" : "VARCHAR";
+		h->type[i] = whole[i] && date[i] ? "\"NULL\"" : whole[i] ? "BIGINT" : date[i] ? "DATE" : "BLOB";
 	return err;
-}
-
-int hive_column(const struct hive *h, const char *name)
-{
-	for (int i = 0; i < h->n; i++)
-		if (!strcasecmp(h->name[i], name))
-			return i;
-	return -1;
 }
 
 /* Return the byte that % and two digits stand for, or -1. */
@@ -141,12 +145,16 @@ void hive_put(FILE *f, const struct hive *h, int i, const char *path)
 		fprintf(f, "CAST(NULL AS %s)", h->type[i]);
 		return;
 	}
-	fputs("CAST(decode(unhex('", f);
+	if (strcmp(h->type[i], "BLOB")) {
+		fprintf(f, "CAST('%.*s' AS %s)", (int)p.value_length, p.value, h->type[i]);
+		return;
+	}
+	fputs("unhex('", f);
 	for (const char *at = p.value, *end = at + p.value_length; at < end; at++) {
 		int byte = *at == '%' ? escaped(at, end) : -1;
 
 		fprintf(f, "%02x", byte < 0 ? (unsigned char)*at : (unsigned int)byte);
 		at += byte < 0 ? 0 : 2;
 	}
-	fprintf(f, "')) AS %s)", h->type[i]);
+	fputs("')", f);
 }

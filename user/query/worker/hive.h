@@ -6,7 +6,6 @@
 #ifndef FPISA_QUERY_HIVE_H
 #define FPISA_QUERY_HIVE_H
 
-#include <stdbool.h>
 #include <stdio.h>
 
 #include "files.h"
@@ -18,8 +17,8 @@
 struct hive {
 	int n;
 	char name[HIVE_MOST][FPISA_COLUMN_NAME];
-	const char *type[HIVE_MOST]; /* BIGINT, DATE or VARCHAR in the engine's words, whichever has room for all values */
-	bool in_files[HIVE_MOST];    /* a file has a column of this name, too; the directories' values hold */
+	/* BIGINT, DATE or BLOB in the engine's words, whichever has room for all values; "NULL" in quotes if all are NULL */
+	const char *type[HIVE_MOST];
 };
 
 /* Find the columns of the files. Return 0, or -EINVAL with the message set. */

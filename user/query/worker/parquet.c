@@ -19,7 +19,7 @@
 
 /* -- types -------------------------------------------------------------------- */
 
-enum native { NESTED, WHOLE, WIDE, FLOATING, DECIMAL, DATE, TEXT, BYTES, OTHER };
+enum native { NOTHING, NESTED, WHOLE, WIDE, FLOATING, DECIMAL, DATE, TEXT, BYTES, OTHER };
 
 /* Return the native type. If a column without a schema can have the type, also set *c to the type. */
 static enum native native_of(const char *type, struct fpisa_column *c)
@@ -36,6 +36,7 @@ static enum native native_of(const char *type, struct fpisa_column *c)
 		{"HUGEINT", WIDE, FPISA_COLUMN_DECIMAL, 38},  {"FLOAT", FLOATING, FPISA_COLUMN_REAL, 0},
 		{"DOUBLE", FLOATING, FPISA_COLUMN_DOUBLE, 0}, {"DATE", DATE, FPISA_COLUMN_DATE, 0},
 		{"VARCHAR", TEXT, FPISA_COLUMN_TEXT, 0},      {"BLOB", BYTES, FPISA_COLUMN_TEXT, 0},
+		{"\"NULL\"", NOTHING, FPISA_COLUMN_TEXT, 0},
 	};
 	unsigned int precision, scale;
 	size_t n = strlen(type);
@@ -65,6 +66,8 @@ static enum native native_of(const char *type, struct fpisa_column *c)
  */
 static bool converts(enum native is, const struct fpisa_column *from, const struct fpisa_column *to)
 {
+	if (is == NOTHING)
+		return true;
 	switch (to->type) {
 	case FPISA_COLUMN_TEXT:
 		return is != NESTED;
@@ -87,6 +90,34 @@ static bool converts(enum native is, const struct fpisa_column *from, const stru
 	return false;
 }
 
+/*
+ * Return whether the engine keeps a value of a file when it converts the file's type to the common type of all files. A
+ * rounding is allowed if the schema's column `c` has the common type, because then there is no other rounding.
+ */
+static bool keeps(const char *type, const char *common, const struct fpisa_column *c)
+{
+	struct fpisa_column from = {0}, to = {0};
+	enum native is = native_of(type, &from), common_is = native_of(common, &to);
+
+	if (is == NOTHING || common_is == NESTED || !strcmp(type, common))
+		return true;
+	switch (common_is) {
+	case WHOLE:
+	case WIDE:
+		return is == WHOLE;
+	case FLOATING:
+		return is == FLOATING ||
+		       (is == WHOLE &&
+			(c->type == to.type || (from.type == FPISA_COLUMN_INT32 && to.type == FPISA_COLUMN_DOUBLE)));
+	case DECIMAL:
+		return is == WHOLE || (is == DECIMAL && from.scale <= to.scale);
+	case TEXT:
+		return is != BYTES && is != NESTED;
+	default:
+		return common_is == OTHER && (is == OTHER || is == DATE);
+	}
+}
+
 int parquet_check(const struct parquet *q, const struct schema *schema, int column, const char *name)
 {
 	const struct fpisa_column *c = &schema->column[column];
@@ -95,6 +126,12 @@ int parquet_check(const struct parquet *q, const struct schema *schema, int colu
 
 	if (!*q->type[column])
 		return fpisa_fail(-EINVAL, "%s: column %s is not in the file; remove it from the schema", name, c->name);
+	if (*q->unlike[column].type)
+		return fpisa_fail(-EINVAL,
+				  "%s: column %s is %s, which does not convert exactly to %s, the common type of the "
+				  "table's files; store the column with one type in all files",
+				  q->files->file[q->unlike[column].file].name, c->name, q->unlike[column].type,
+				  q->type[column]);
 	if (converts(native_of(q->type[column], &from), &from, c))
 		return 0;
 	fpisa_column_type_text(c, to);
@@ -134,12 +171,18 @@ static int take_column(struct parquet *q, struct schema *schema, bool given, con
 	return 0;
 }
 
-/* Write the source of the files' rows, for which `chosen` lists the numbers of files. */
+/* Write the names of files. `chosen` lists their numbers; NULL means all files. */
+static void put_names(FILE *f, const struct parquet *q, const int *chosen, int n)
+{
+	for (int i = 0; i < n; i++)
+		fprintf(f, "%s'/proc/self/fd/%d'", i ? ", " : "", q->files->file[chosen ? chosen[i] : i].fd);
+}
+
+/* Write the source of the files' rows. */
 static void put_files(FILE *f, const struct parquet *q, const int *chosen, int n)
 {
 	fputs(n > 1 ? "read_parquet([" : "read_parquet(", f);
-	for (int i = 0; i < n; i++)
-		fprintf(f, "%s'/proc/self/fd/%d'", i ? ", " : "", q->files->file[chosen ? chosen[i] : i].fd);
+	put_names(f, q, chosen, n);
 	fputs(n > 1 ? "], union_by_name = true)" : ")", f);
 }
 
@@ -152,8 +195,8 @@ static char *text_of(FILE *f, char **text)
 	return NULL;
 }
 
-/* Write `before` and the source of all files' rows as a statement, which the caller frees. */
-static char *statement_of_files(const struct parquet *q, const char *before)
+/* Write `before` and the source of the files' rows as a statement, which the caller frees. */
+static char *statement_of_files(const struct parquet *q, const char *before, const int *chosen, int n)
 {
 	char *text = NULL;
 	size_t size;
@@ -161,9 +204,19 @@ static char *statement_of_files(const struct parquet *q, const char *before)
 
 	if (f) {
 		fputs(before, f);
-		put_files(f, q, NULL, q->files->n);
+		put_files(f, q, chosen, n);
 	}
 	return text_of(f, &text);
+}
+
+/* Note the type of the column in one file, if the common type does not keep its values. */
+static void note_type(struct parquet *q, const struct schema *schema, int file, const char *column, const char *type)
+{
+	for (int i = 0; i < schema->n; i++)
+		if (!strcasecmp(schema->column[i].name, column) && !keeps(type, q->type[i], &schema->column[i])) {
+			q->unlike[i].file = file;
+			strcpy(q->unlike[i].type, type);
+		}
 }
 
 /* Return whether statements need the number of a row's file. */
@@ -172,54 +225,121 @@ static bool in_directory(const struct parquet *q)
 	return q->files->n > 1 || q->hive.n;
 }
 
-static int take_described(struct parquet *q, struct schema *schema, bool given, const struct ArrowArray *batch,
-			  const char *name)
+static int check_name(const struct parquet *q, const char *column, const char *name)
+{
+	return strcasecmp(column, PLACE) && (!in_directory(q) || strcasecmp(column, FILE_NUMBER)) ?
+		       0 :
+		       fpisa_fail(-EINVAL, "%s: rename its column %s, which is the engine's name for a row's place",
+				  name, column);
+}
+
+/* Take the columns of all files if `file` is -1, else note the types of the file's columns. */
+static int take_described(struct parquet *q, struct schema *schema, bool given, int file,
+			  const struct ArrowArray *batch, const char *name)
 {
 	char column[FPISA_COLUMN_NAME], type[PARQUET_TYPE];
-	int hive, err = 0;
+	int err = 0;
 
 	for (int64_t i = 0; !err && i < batch->length; i++) {
 		if (!take_text(batch->children[0], i, column, sizeof(column)))
 			continue;
-		if (!strcasecmp(column, PLACE) || (in_directory(q) && !strcasecmp(column, FILE_NUMBER)))
-			return fpisa_fail(-EINVAL,
-					  "%s: rename its column %s, which is the engine's name for a row's place",
-					  name, column);
 		/* The names of other types fit. Only names of nested types and enumerations may be longer. */
 		if (!take_text(batch->children[1], i, type, sizeof(type)) && strncmp(type, "ENUM", 4))
 			strcpy(type, "STRUCT(...)");
-		hive = hive_column(&q->hive, column);
-		if (hive >= 0)
-			q->hive.in_files[hive] = true;
-		else
+		err = check_name(q, column, name);
+		if (err || hive_column(&q->hive, column) >= 0)
+			continue;
+		if (file < 0)
 			err = take_column(q, schema, given, column, type, name);
+		else
+			note_type(q, schema, file, column, type);
 	}
 	return err;
 }
 
-static int take_columns(struct parquet *q, struct schema *schema, const char *name)
+/* Run the statement that describes one file, or all files if `file` is -1. Free the statement. */
+static int describe(struct parquet *q, struct schema *schema, bool given, int file, char *sql, const char *name)
 {
-	char *sql = statement_of_files(q, "DESCRIBE SELECT * FROM ");
-	const bool given = schema->n > 0;
 	struct ArrowArrayStream rows = {0};
 	struct ArrowArray batch;
 	int err = sql ? engine_run(&q->engine, sql, &rows, name) : -ENOMEM, more = 0;
 
 	while (!err && (more = engine_next(&rows, &batch, name)) > 0) {
-		err = take_described(q, schema, given, &batch, name);
+		err = take_described(q, schema, given, file, &batch, name);
 		batch.release(&batch);
 	}
-	err = err ?: more;
 	if (rows.release)
 		rows.release(&rows);
 	free(sql);
+	return err ?: more;
+}
+
+static int take_columns(struct parquet *q, struct schema *schema, const char *name)
+{
+	const bool given = schema->n > 0;
+	int err = describe(q, schema, given, -1, statement_of_files(q, "DESCRIBE SELECT * FROM ", NULL, q->files->n),
+			   name);
+
 	for (int i = 0; !err && i < q->hive.n; i++)
-		err = take_column(q, schema, given, q->hive.name[i], q->hive.type[i], name);
+		err = check_name(q, q->hive.name[i], name) ?:
+			      take_column(q, schema, given, q->hive.name[i], q->hive.type[i], name);
 	return err || schema->n ?
 		       err :
 		       fpisa_fail(-EINVAL,
 				  "%s has no column that can be queried; store a column of numbers, dates or texts",
 				  name);
+}
+
+/* Take the numbers of files from the result of the statement. Return how many, or -errno with the message set. */
+static int take_chosen(struct parquet *q, const char *sql, int *chosen, const char *name)
+{
+	struct ArrowArrayStream rows;
+	struct ArrowArray batch;
+	int n = 0, more = 0, err = engine_run(&q->engine, sql, &rows, name);
+
+	while (!err && (more = engine_next(&rows, &batch, name)) > 0) {
+		for (int64_t i = 0; i < batch.length; i++)
+			chosen[n++] = ((const int32_t *)batch.children[0]->buffers[1])[batch.children[0]->offset + i];
+		batch.release(&batch);
+	}
+	if (rows.release)
+		rows.release(&rows);
+	return err ?: more ?: n;
+}
+
+/* Choose one file of each Parquet schema, so that files with the same columns are described once. */
+static int choose_by_schemas(struct parquet *q, int *chosen, const char *name)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+	int n;
+
+	if (f) {
+		fputs("SELECT min(i) FROM (SELECT list_position([", f);
+		put_names(f, q, NULL, q->files->n);
+		fputs("], file_name) - 1 AS i, list((name, type, converted_type, logical_type, scale, precision, "
+		      "num_children)) AS columns FROM parquet_schema([",
+		      f);
+		put_names(f, q, NULL, q->files->n);
+		fputs("]) GROUP BY file_name) GROUP BY columns", f);
+	}
+	if (!text_of(f, &text))
+		return -ENOMEM;
+	n = take_chosen(q, text, chosen, name);
+	free(text);
+	return n;
+}
+
+/* Describe one file of each Parquet schema, to find the columns whose values the common type does not keep. */
+static int compare_files(struct parquet *q, struct schema *schema, const char *name)
+{
+	int file[FILES_MOST], n = q->files->n > 1 ? choose_by_schemas(q, file, name) : 0, err = n < 0 ? n : 0;
+
+	for (int i = 0; !err && i < n; i++)
+		err = describe(q, schema, true, file[i], statement_of_files(q, "DESCRIBE SELECT * FROM ", &file[i], 1),
+			       q->files->file[file[i]].name);
+	return err;
 }
 
 /* The engine may open the table's files and no others, whatever a statement contains. */
@@ -232,8 +352,7 @@ static int allow_files(struct parquet *q, const char *name)
 
 	if (f) {
 		fputs("SET allowed_paths = [", f);
-		for (int i = 0; i < q->files->n; i++)
-			fprintf(f, "%s'/proc/self/fd/%d'", i ? "," : "", q->files->file[i].fd);
+		put_names(f, q, NULL, q->files->n);
 		fputs("]", f);
 	}
 	if (!text_of(f, &sql))
@@ -246,7 +365,7 @@ static int allow_files(struct parquet *q, const char *name)
 
 static int count_rows(struct parquet *q, const char *name)
 {
-	char *sql = statement_of_files(q, "SELECT count(*) FROM ");
+	char *sql = statement_of_files(q, "SELECT count(*) FROM ", NULL, q->files->n);
 	int err = sql ? engine_do(&q->engine, sql, &q->rows, name) : -ENOMEM;
 
 	free(sql);
@@ -280,7 +399,7 @@ int parquet_open(struct parquet *q, const struct files *files, struct schema *sc
 	 * without time zones does not know the setting, and writes UTC.
 	 */
 	(void)engine_do(&q->engine, "SET TimeZone = 'UTC'", NULL, name);
-	return name_bad_file(q, take_columns(q, schema, name) ?: count_rows(q, name));
+	return name_bad_file(q, take_columns(q, schema, name) ?: compare_files(q, schema, name) ?: count_rows(q, name));
 }
 
 void parquet_close(struct parquet *q)
@@ -442,30 +561,53 @@ static void put_directories(FILE *f, const struct parquet *q, const int *chosen,
 	fputs(")", f);
 }
 
-/* Write the rows of the chosen files. A column of a file that has the name of a directory's column is left out. */
-static void put_rows(FILE *f, const struct parquet *q, const int *chosen, int n)
+/* Return whether the column of the schema comes from the files. */
+static bool in_files(const struct parquet *q, const struct schema *schema, int column)
 {
-	int left_out = 0;
+	struct fpisa_column c;
 
-	fputs("(SELECT * EXCLUDE (\"the index\", \"the file\", " FILE_NUMBER ", " PLACE "), ", f);
-	fprintf(f, "\"the file\" * %llu + " PLACE " AS " PLACE, 1ull << FILE_BITS);
-	fputs(" FROM (SELECT *", f);
-	for (int i = 0; i < q->hive.n; i++)
-		if (q->hive.in_files[i])
-			fprintf(f, "%s\"%s\"", left_out++ ? ", " : " EXCLUDE (", q->hive.name[i]);
-	fputs(left_out ? ")" : "", f);
-	fputs(", " PLACE ", " FILE_NUMBER " FROM ", f);
-	put_files(f, q, chosen, n);
-	fputs(") JOIN ", f);
-	put_directories(f, q, chosen, n);
-	fputs(" ON " FILE_NUMBER " = \"the index\")", f);
+	return hive_column(&q->hive, schema->column[column].name) < 0 && native_of(q->type[column], &c) != NESTED;
 }
 
-static void put_from(FILE *f, const struct parquet *q, const struct parquet_wanted *want, const int *chosen, int n)
+/* Write the files' columns, or NULLs of the columns' types. */
+static void put_columns(FILE *f, const struct parquet *q, const struct schema *schema, bool nulls)
+{
+	for (int i = 0; i < schema->n; i++)
+		if (in_files(q, schema, i) && nulls)
+			fprintf(f, "CAST(NULL AS %s) AS \"%s\", ", q->type[i], schema->column[i].name);
+		else if (in_files(q, schema, i))
+			fprintf(f, "\"%s\", ", schema->column[i].name);
+}
+
+/*
+ * Write the rows of the chosen files, whose columns have the types of all files. A column of the chosen files may have
+ * another type, or be missing.
+ */
+static void put_rows(FILE *f, const struct parquet *q, const struct schema *schema, const int *chosen, int n)
+{
+	bool all = n == q->files->n;
+
+	fputs("(SELECT * EXCLUDE (\"the index\", \"the file\", \"the number\", " PLACE "), ", f);
+	fprintf(f, "\"the file\" * %llu + " PLACE " AS " PLACE " FROM (SELECT ", 1ull << FILE_BITS);
+	put_columns(f, q, schema, false);
+	fputs(PLACE ", " FILE_NUMBER " AS \"the number\" FROM ", f);
+	if (!all) {
+		fputs("(SELECT ", f);
+		put_columns(f, q, schema, true);
+		fputs("0 AS " PLACE " WHERE false UNION ALL BY NAME SELECT *, " PLACE ", " FILE_NUMBER " FROM ", f);
+	}
+	put_files(f, q, chosen, n);
+	fputs(all ? ") JOIN " : ")) JOIN ", f);
+	put_directories(f, q, chosen, n);
+	fputs(" ON \"the number\" = \"the index\")", f);
+}
+
+static void put_from(FILE *f, const struct parquet *q, const struct schema *schema, const struct parquet_wanted *want,
+		     const int *chosen, int n)
 {
 	fputs(" FROM ", f);
 	if (in_directory(q))
-		put_rows(f, q, chosen, n);
+		put_rows(f, q, schema, chosen, n);
 	else
 		put_files(f, q, chosen, n);
 	if (!want->places)
@@ -491,7 +633,7 @@ static char *write_statement(const struct parquet *q, const struct schema *schem
 			fputs(i || want->place ? ", " : "", f);
 			(want->as_text ? put_as_text : put_column)(f, q, schema, want->column[i]);
 		}
-		put_from(f, q, want, chosen, n);
+		put_from(f, q, schema, want, chosen, n);
 		if (want->where && want->where->n) {
 			fputs(" WHERE ", f);
 			put_terms(f, q, schema, want->where, 0);
@@ -528,23 +670,6 @@ static struct where on_directories(const struct parquet *q, const struct schema 
 		if (hive_column(&q->hive, schema->column[w->term[i].column].name) >= 0)
 			on.term[on.n++] = w->term[i];
 	return on;
-}
-
-/* Take the numbers of the files from the result of the statement. Return how many, or -errno with the message set. */
-static int take_chosen(struct parquet *q, const char *sql, int *chosen, const char *name)
-{
-	struct ArrowArrayStream rows;
-	struct ArrowArray batch;
-	int n = 0, more = 0, err = engine_run(&q->engine, sql, &rows, name);
-
-	while (!err && (more = engine_next(&rows, &batch, name)) > 0) {
-		for (int64_t i = 0; i < batch.length; i++)
-			chosen[n++] = ((const int32_t *)batch.children[0]->buffers[1])[batch.children[0]->offset + i];
-		batch.release(&batch);
-	}
-	if (rows.release)
-		rows.release(&rows);
-	return err ?: more ?: n;
 }
 
 /* Choose the files whose directories meet the conditions on directories. `chosen` has all files. */

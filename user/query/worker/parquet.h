@@ -22,6 +22,10 @@ struct parquet {
 	struct hive hive;
 	/* DuckDB's type of each column of the schema; "" if all files lack the column */
 	char type[FPISA_COLUMNS_MOST][PARQUET_TYPE];
+	struct {
+		int file;
+		char type[PARQUET_TYPE];
+	} unlike[FPISA_COLUMNS_MOST]; /* a file whose type is another and does not convert exactly; type "" if none */
 	uint64_t rows;
 };
 
