@@ -146,25 +146,26 @@ static inline uint64_t fpisa_congestion_low(uint64_t base_ns)
 	return base_ns > FPISA_CONGESTION_LOW_NS ? base_ns : FPISA_CONGESTION_LOW_NS;
 }
 
-/* Take the round trip of a chunk that this rank completed. */
-static inline void fpisa_base_own(struct fpisa_base *b, uint64_t rtt_ns)
+/*
+ * Take the round trip of a chunk that this rank completed. `shortest_ns` is the shortest by any aggregator, because b->ns
+ * contains a queue that was there before the ranks began.
+ */
+static inline void fpisa_base_own(struct fpisa_base *b, uint64_t rtt_ns, uint64_t shortest_ns)
 {
 	if (rtt_ns < b->recent_ns)
 		b->recent_ns = rtt_ns;
 	if (++b->recent % FPISA_CONGESTION_RECENT)
 		return;
-	b->queued = b->recent_ns - b->ns >= 2 * fpisa_congestion_low(b->ns) ? b->queued + 1 : 0;
+	b->queued = b->recent_ns - shortest_ns >= 2 * fpisa_congestion_low(shortest_ns) ? b->queued + 1 : 0;
 	b->recent_ns = UINT64_MAX;
 }
 
-static inline void fpisa_base_sample(struct fpisa_base *b, uint64_t rtt_ns, int own)
+static inline void fpisa_base_sample(struct fpisa_base *b, uint64_t rtt_ns)
 {
 	if (rtt_ns < b->ns)
 		b->ns = rtt_ns;
 	if (rtt_ns < b->next_ns)
 		b->next_ns = rtt_ns;
-	if (own)
-		fpisa_base_own(b, rtt_ns);
 	if (++b->samples < FPISA_CONGESTION_BASE_SAMPLES)
 		return;
 	b->ns = b->next_ns;

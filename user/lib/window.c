@@ -236,6 +236,17 @@ static int ends_silence(const struct fpisa_window *w, const struct fpisa_window_
 	return a->ours && a->retransmit && !a->resent && slot->sent_ns >= since_ns + w->rto.rto_ns;
 }
 
+/* Return the shortest round trip by any aggregator. */
+static uint64_t shortest(const struct fpisa_flight *f)
+{
+	uint64_t ns = UINT64_MAX;
+
+	for (uint32_t i = 0; i < f->windows; i++)
+		if (f->window[i]->base.ns < ns)
+			ns = f->window[i]->base.ns;
+	return ns;
+}
+
 /*
  * Return the round trip of a chunk, or 0 if it is unknown. If another rank completed the round, the round trip contains
  * a wait for that rank. The timeout must cover this wait too, unless the wait was a timeout of the other rank, because
@@ -253,7 +264,9 @@ static uint64_t measure(struct fpisa_window *w, const struct fpisa_window_slot *
 	else
 		fpisa_rto_bound(&w->rto, rtt_ns, slot->among, !a->retransmit);
 	fpisa_rto_load(&w->rto, slot->among);
-	fpisa_base_sample(&w->base, rtt_ns, a->ours || a->unknown);
+	fpisa_base_sample(&w->base, rtt_ns);
+	if (a->ours || a->unknown)
+		fpisa_base_own(&w->base, rtt_ns, shortest(w->flight));
 	return rtt_ns;
 }
 
