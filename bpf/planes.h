@@ -218,7 +218,10 @@ static __always_inline void seal_round(struct xdp_md *ctx, struct fpisa_phv *phv
 	seal(phv);
 }
 
-/* Return the part to send: the first one from phv->part on or, if that is 0, the first one that the parent lacks. */
+/*
+ * Return the part to send: the first one from phv->part on or, if that is 0, the first one that the parent lacks. The last
+ * part is as long as the result, because the parent may not be able to make its frame longer.
+ */
 static __always_inline struct part choose_part(struct fpisa_phv *phv, const struct fpisa_partials *x)
 {
 	struct part part = {.payload = phv->blocks * sizeof(struct digits)};
@@ -228,6 +231,8 @@ static __always_inline struct part choose_part(struct fpisa_phv *phv, const stru
 	if (part.number > FPISA_PLANE_SPECIALS)
 		part.number = 0;
 	part.last = plane_from(phv->key, part.number + 1) > FPISA_PLANE_SPECIALS;
+	if (part.last)
+		part.payload = payload_bytes(phv);
 	part.reason = (__u16)(part.number | parts_of(phv->key) << FPISA_PART_COUNT_SHIFT);
 	return part;
 }

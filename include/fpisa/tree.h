@@ -68,7 +68,10 @@ static __always_inline enum fpisa_verdict fpisa_check_partial(const struct fpisa
 	      planes = h->count * FPISA_DIGIT_BYTES;
 	int right = h->reason & FPISA_PART_PACKED ?
 			    payload && payload <= FPISA_MAX_PAYLOAD && !(payload % FPISA_PACKED_ROUND) :
-			    payload == (h->reason & FPISA_PART_VALUES ? values : planes);
+		    h->reason & FPISA_PART_VALUES ?
+			    payload == values :
+			    /* A last plane may be as long as the result, which the parent makes in its frame. */
+			    payload == planes || (values > planes && payload == values);
 	enum fpisa_verdict v = fpisa_check_contribution(h, right, job, session, from, sport);
 
 	if (v != FPISA_V_ok && v != FPISA_V_length)

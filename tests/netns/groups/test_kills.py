@@ -12,8 +12,10 @@ import time
 import pytest
 
 from groups import MEMBER, Rank
-from lab import LIBRARY, SLOW, draw_seed, end, wait_until
+from lab import FPISA, LIBRARY, SLOW, draw_seed, end, wait_until
+import test_leaves as leaves
 from test_colocated_groups import FIRST, HOSTS, hosts  # noqa: F401
+from test_leaves import site as tree  # noqa: F401
 from test_registration import OTHERS, WORKERS, site  # noqa: F401
 
 HANG_S = 30 * SLOW
@@ -24,8 +26,8 @@ ALLOWED = [r"aggregator 10\.98\.0\.\d+ is gone: (its process ended|its host does
            r"rank \d(, rank \d)* (is|are) gone: the group was ended at the aggregator"]
 
 
-def plan(key, steps, **more):
-    return json.dumps({"options": {"key_file": key, "join_timeout_ms": 20000}, "steps": steps, "again": 10**6, **more})
+def plan(key, steps, mode=0, **more):
+    return json.dumps({"options": {"key_file": key, "join_timeout_ms": 20000, "mode": mode}, "steps": steps, "again": 10**6, **more})
 
 
 class Watched:
@@ -170,3 +172,50 @@ def test_ranks_of_aggregators(hosts, seconds):  # noqa: F811
     report(seconds=round(time.monotonic() - began), rounds=n, killed=killed, ended=ended, calls=w.calls, wrong=w.wrong,
            generations=min(w.joins), errors=w.errors, chunks=hosts.chunks())
     assert min(w.joins) > n and min(killed) >= n // HOSTS and sum(ended) == n // 2
+
+
+@pytest.mark.parametrize("seconds", [3, pytest.param(600, marks=pytest.mark.long)])
+def test_trees(tree, seconds):  # noqa: F811
+    """Ranks, leaves and the root of a group's tree are killed and return. The group continues, with a tree if all are there."""
+    rng, net, w, happened = random.Random(draw_seed()), tree.net, Watched(), collections.Counter()
+    steps = [{"check": kind, "times": 50, "seed": rng.randrange(3000)} for kind in ("float32", "float64", "int32", "float16")] * 500
+    places = {"leaf 0": (net.worker[0], 0, "--colocated", "eth0"), "leaf 1": (net.worker[1], 1, "--colocated", "eth0"),
+              "root": (net.other, "other", "--rate", "100G")}
+    net.other.run(FPISA, "load", "eth0", "--pin", f"{leaves.PINS}/other")
+    agents = {"leaf 0": tree.agents[0], "leaf 1": tree.agents[1], "root": tree.agent(*places["root"])}
+
+    def begin(r):
+        argv = net.address, "soak", r, leaves.RANKS, plan(tree.key, steps, leaves.MODE_EXACT)
+        tree.ranks.append(Rank(net.worker[leaves.host_of(r)].spawn(*tree.member, *argv, env=tree.env)))
+        return tree.ranks[-1]
+
+    for r in range(leaves.RANKS):
+        w.add(begin(r))
+    began = time.monotonic()
+    while time.monotonic() < began + seconds:
+        w.until("all have joined", lambda: all(w.joins))
+        joins = list(w.joins)
+        w.listen(rng.random() * 2)
+        victim = rng.choice(("rank", *places))
+        happened[victim] += 1
+        if victim == "rank":
+            r = rng.randrange(leaves.RANKS)
+            w.ranks[r].kill()
+            w.replace(r, begin(r))
+        else:
+            agents[victim].kill()
+            agents[victim].wait(20)
+            end(agents[victim])
+            w.listen(rng.random() * 1.5)
+            agents[victim] = tree.agent(*places[victim])
+        w.until("the next generation", lambda before=joins: all(a > b for a, b in zip(w.joins, before)))
+    net.fpisa("group", "kill", "soak")  # the next generation has a tree
+    w.until("partial sums", lambda: all(leaves.all_counters(tree, i, "v_up") for i in range(leaves.HOSTS)))
+    report(seconds=round(time.monotonic() - began), calls=w.calls, wrong=w.wrong, generations=min(w.joins), happened=happened, errors=w.errors)
+    assert w.calls > 10 * seconds
+    for rank in w.ranks:
+        rank.end()
+    tree.empty()
+    wait_until("no jobs there", lambda: all(not host.run(FPISA, "job", "list", "--pin", f"{leaves.PINS}/{pin}").strip().splitlines()[1:]
+                                            for host, pin, *_ in places.values()), 15)
+    net.other.run(FPISA, "unload", "--pin", f"{leaves.PINS}/other")

@@ -198,6 +198,14 @@ def test_other_modes(site):
     assert not any(all_counters(site, i, "v_up") for i in range(HOSTS))
 
 
+def test_doubles(site):
+    """The root makes the results of doubles in the frames of the leaves, which are long enough. Sums do not wait for retransmissions."""
+    for rank in start(site, "g", lambda r: [{"check": "float64", "times": 100, "seed": 5}]):
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["calls"] == 100 and not answer["wrong"], answer
+    assert not site.net.counters(0, PIN)["v_no_room"]
+
+
 def test_rank_that_does_not_call(site):
     """At the deadline, the ranks of its leaf name the rank by its number in the group, and the others learn it from them."""
     late, step = 5, {"sum": "float32", "count": 1000}
