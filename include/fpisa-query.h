@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * libfpisa-query runs a query over a table whose rows are stored at workers (`fpisa query worker`). The answer is the
- * first N rows by a column, groups by key with count, sum, min, max and average, or all rows. Rows pass through an
- * aggregator (`fpisa query add`), which drops rows that cannot matter or adds them up, or they come directly to this
- * process. An answer is exact and complete, otherwise the query ends with an error. Only one thread at a time may use a
+ * first N rows by a column, groups by key with count, sum, min, max and average, the same over the whole table, or all
+ * rows. Rows pass through an aggregator (`fpisa query add`), which drops rows that cannot matter or adds them up, or they
+ * come directly to this process. An answer is exact and complete, otherwise the query ends with an error. Only one thread at a time may use a
  * query, and only in the process that opened it.
  *
  * As in SQL, an aggregate of a column ignores NULL. If all values are NULL, every aggregate except count is NULL. The
  * exact sum of reals is rounded once to a real, and the exact sum of doubles is rounded once to a double. The average
  * of reals or doubles is rounded once to a double. The sum of integers or decimals is an exact decimal. The average of
- * integers or decimals is a decimal with at least 16 significant digits. NaN equals NaN and is greater than any other
- * value, and -0 equals 0.
+ * integers or decimals is a decimal with at least 16 significant digits. The sum and the average of dates and timestamps
+ * are NULL. NaN equals NaN and is greater than any other value, and -0 equals 0.
  *
  * Functions return 0 or a negative errno unless they are described otherwise. After an error, fpisa_query_error() says
  * in one sentence what went wrong and what to try. For a NULL pointer where a value is needed, a function returns
@@ -40,6 +40,7 @@ enum fpisa_column_type {
 	FPISA_COLUMN_DATE = 6, /* text of the form 1998-12-31 */
 	/* text of digits with a decimal point; all values of a column have the same number of decimal places */
 	FPISA_COLUMN_DECIMAL = 7,
+	FPISA_COLUMN_TIMESTAMP = 8, /* text of the form 1998-12-31 23:59:59.999999, without zeros at its end */
 };
 
 /* The place where rows are dropped or added up. */
@@ -80,9 +81,9 @@ struct fpisa_query_options {
 	/* key file, whose last key is used; NULL: the file named by FPISA_KEY, unless `key` is set */
 	const char *key_file;
 	const char *table;
-	/* numeric column to aggregate or to order by; NULL: groups are only counted */
+	/* column of numbers, dates or timestamps to aggregate or to order by; NULL: groups are only counted */
 	const char *value;
-	const char *by;	      /* columns to group by, "a,b"; NULL: no groups */
+	const char *by;	      /* columns to group by, "a,b"; NULL: no groups, or one group if `total` is set */
 	const char *columns;  /* columns of the answer's rows, "a,b"; NULL: all. Not with `by` */
 	uint64_t limit;	      /* the first N rows by `value`, up to 65536; 0: all rows, or all groups */
 	uint8_t ascending;    /* nonzero: the smallest values come first */
@@ -133,11 +134,22 @@ struct fpisa_query_options {
 	/* storage for groups beyond `memory` or 2^24; NULL: a query with more groups ends with -ENOMEM */
 	const struct fpisa_query_spill *spill;
 	void *spill_arg;
+	/*
+	 * nonzero: all rows form one group, so the answer has one row, even if no row fulfils `where`. Then `by` and
+	 * `columns` are NULL, `limit` is 0, and there is no join
+	 */
+	uint8_t total;
+	/*
+	 * columns to aggregate in one pass over the rows, "a,b", in place of `value`. The columns of the answer after
+	 * the keys are then count, the number of rows, and count(a), sum(a), min(a), max(a), avg(a), count(b) and so
+	 * on. All columns are real or double, or none of them. At the aggregator, keys need one more byte
+	 */
+	const char *values;
 };
 
 /* A column of the answer. */
 struct fpisa_query_column {
-	const char *name; /* name of an aggregate: count, sum, min, max, avg */
+	const char *name; /* name of an aggregate: count, sum, min, max, avg, or sum(a) and so on */
 	uint32_t type;	  /* enum fpisa_column_type */
 	uint32_t not_null;
 };
@@ -216,6 +228,12 @@ uint32_t fpisa_query_precision(const struct fpisa_query *q, uint32_t column, uin
  * be -EILSEQ or one of options.spill's take().
  */
 int fpisa_query_next(struct fpisa_query *q, const char *const **row);
+
+/*
+ * Return 1 if the last of the first N rows has the same value as the row before it, so that other rows may have this
+ * value too. Return 0 otherwise, for other queries, and until rows can be taken.
+ */
+int fpisa_query_tied(const struct fpisa_query *q);
 
 void fpisa_query_counts(const struct fpisa_query *q, struct fpisa_query_counts *counts);
 

@@ -289,13 +289,23 @@ static Oid any_type(void)
 	return types[input_byte(&in) % lengthof(types)];
 }
 
+/* Return the number of the answer's columns after the keys of groups. */
+static int aggregates(const struct fdw_scan *s)
+{
+	return s->shape.aggregated ? 1 + FDW_AGGREGATES * list_length(s->shape.aggregated) :
+	       s->shape.value	   ? FDW_AGGREGATES :
+				     1;
+}
+
 static void begin_scan(struct fdw_scan *s)
 {
 	uint8 kind = input_byte(&in);
-	int n = input_byte(&in) % MOST, by = input_byte(&in) % 4, outputs[MOST], keys[4];
+	int n = input_byte(&in) % MOST, by = input_byte(&in) % 4, outputs[MOST], keys[4], aggregated[] = {1, 2};
 
 	*s = (struct fdw_scan){.table = TABLE,
 			       .shape = {.kind = kind & 1 ? FDW_TABLE : FDW_SCAN, .value = kind & 2 ? 1 : 0}};
+	if ((kind & 7) == 5)
+		s->shape.aggregated = list_of(aggregated, 2);
 	for (int i = 1; i <= MOST; i++) {
 		type_of[i] = any_type();
 		sure[i] = input_byte(&in) & 1;
@@ -307,7 +317,7 @@ static void begin_scan(struct fdw_scan *s)
 
 		/* Each column of a row is read once. */
 		outputs[i] = s->shape.kind != FDW_TABLE ? i + 1 :
-			     which & 0x80 || !by	? FDW_COUNT - (s->shape.value ? which % 5 : 0) :
+			     which & 0x80 || !by	? FDW_COUNT - which % aggregates(s) :
 							  which % by;
 	}
 	s->shape.by = s->shape.kind == FDW_TABLE ? list_of(keys, by) : NIL;
@@ -319,7 +329,7 @@ static void begin_answer(const struct fdw_scan *s)
 {
 	uint8 how = input_byte(&in);
 
-	columns = (uint32)(s->shape.kind == FDW_TABLE ? list_length(s->shape.by) + (s->shape.value ? 5 : 1) :
+	columns = (uint32)(s->shape.kind == FDW_TABLE ? list_length(s->shape.by) + aggregates(s) :
 							list_length(s->shape.outputs));
 	if (how >= 0xf0)
 		columns = how & 15;

@@ -219,19 +219,14 @@ static size_t records(uint8_t *to, size_t rows)
 
 static size_t ready(uint8_t *to)
 {
-	struct fpisa_query_ready r = {.keys = keys,
-				      .columns = columns,
-				      .port = 9,
-				      .value_may_be_null = q->value != NULL,
-				      .value_type = q->value ? values[value].type : 0,
-				      .value_precision = q->value ? values[value].precision : 0,
-				      .value_scale = q->value ? values[value].scale : 0};
+	struct fpisa_query_ready r = {.keys = keys, .columns = columns, .values = q->value != NULL, .port = 9};
 	size_t n = sizeof(r);
 
 	memcpy(to, &r, sizeof(r));
 	for (unsigned int i = 0; i < keys + columns; i++, n += sizeof(table[0]))
 		memcpy(to + n, column_at(i), sizeof(table[0]));
-	return n;
+	memcpy(to + n, &values[value], sizeof(values[0]));
+	return n + r.values * sizeof(values[0]);
 }
 
 static size_t done(uint8_t *to, uint32_t worker)

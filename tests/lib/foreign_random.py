@@ -6,12 +6,13 @@ import math
 
 from queries import HARD, groups_of, real, same
 
-TYPES = {"int32": "integer", "int64": "bigint", "date": "date", "text": "text", "real": "real", "double": "double precision",
+TYPES = {"int32": "integer", "int64": "bigint", "date": "date", "timestamp": "timestamp", "text": "text", "real": "real", "double": "double precision",
          "decimal(9,2)": "numeric(9,2)", "decimal(30,3)": "numeric(30,3)"}
 KEYS = {
     "int32": [0, 1, -1, 2 ** 31 - 1, -2 ** 31],
     "int64": [0, -1, 2 ** 63 - 1, -2 ** 63],
     "date": ["1970-01-01", "1969-12-31", "9999-12-31", "0001-01-01"],
+    "timestamp": ["1970-01-01 00:00:00", "1969-12-31 23:59:59.999999", "9999-12-31 23:59:59", "0001-01-01 00:00:00.5"],
     "text": ["", "a", "A", "é", "a b", "it's"],
     "real": [0.0, -0.0, 1.5, math.nan, math.inf, -1e-45],
     "double": [0.0, -0.0, 1e300, math.nan, -math.inf],
@@ -99,10 +100,18 @@ class Table:
         return f"SELECT {', '.join(names)} FROM {{}}{self.where()}", lambda far, near, _: sorted(far) == sorted(near)
 
     def first_query(self):
-        name = self.rng.choice([n for n, kind, _ in self.columns if kind not in ("text", "date")])
+        name = self.rng.choice([n for n, kind, _ in self.columns if kind != "text"])
         limit, offset = self.rng.choice([1, 3, 20, 1000]), self.rng.choice([0, 0, 1, 5])
         text = f"SELECT {name}, * FROM {{}}{self.where()} ORDER BY {name}{self.rng.choice(['', ' DESC'])}" \
-               f"{self.rng.choice(['', ' NULLS FIRST', ' NULLS LAST'])} LIMIT {limit} OFFSET {offset}"
+               f"{self.rng.choice(['', ' NULLS FIRST', ' NULLS LAST'])}"
+        further = [f"{n}{self.rng.choice(['', ' DESC'])}" for n, _, _ in self.rng.sample(self.columns, len(self.columns))]
+        how = self.rng.choice(("any", "all", "ties"))
+        if how == "all":
+            # All columns decide, so there is one answer.
+            return f"{text}, {', '.join(further)} LIMIT {limit} OFFSET {offset}", lambda far, near, _: far == near
+        if how == "ties":
+            return f"{text} FETCH FIRST {limit} ROWS WITH TIES", lambda far, near, _: sorted(far) == sorted(near)
+        text += f" LIMIT {limit} OFFSET {offset}"
 
         def check(far, near, rows):
             # If several rows are equal, any of them may come last.
@@ -117,13 +126,17 @@ class Table:
 
     def groups_query(self):
         rng = self.rng
-        keys = rng.sample([c[0] for c in self.columns if c[0] not in "xy"], rng.randint(1, len(self.columns) - 2))
+        keys = rng.sample([c[0] for c in self.columns if c[0] not in "xy"], rng.randint(0, len(self.columns) - 2))
         value = rng.choice("xy")
-        aggregates = rng.sample([f"{a}({value})" for a in AGGREGATES] + ["count(*)"], rng.randint(1, 4))
+        among = [f"{a}({value})" for a in AGGREGATES] + ["count(*)"]
+        if rng.random() < 0.5:
+            among += [f"{a}({v})" for a in AGGREGATES for v, kind, _ in self.columns if kind in ("real", "double") and v != value]
+            among += [f"{a}({v})" for a in ("min", "max", "count") for v, kind, _ in self.columns if kind in ("date", "timestamp", "int32", "int64")]
+        aggregates = rng.sample(among, rng.randint(1, 4))
         having = rng.choice(["", "", f" HAVING max({value}) > 0.5", f" HAVING count({value}) >= 2", f" HAVING fpisa_sum({value}) <= 1",
                              " HAVING count(*) > 1"])
         where = self.where()
-        text = f"SELECT {', '.join(keys + aggregates)} FROM {{}}{where} GROUP BY {', '.join(keys)}{having}"
+        text = f"SELECT {', '.join(keys + aggregates)} FROM {{}}{where}{' GROUP BY ' if keys else ''}{', '.join(keys)}{having}"
 
         def check(far, near, _):
             if sorted(far) != sorted(near):
@@ -133,6 +146,8 @@ class Table:
             at = len(keys) + aggregates.index(f"fpisa_sum({value})")
             found = groups_of([(tuple(self.normal(self.text_of(self.value_of(r, k))) for k in keys), self.value_of(r, value))
                                for r in self.rows])
+            if not keys:
+                found.setdefault((), (0, None, None, None, None))
             got = {tuple(map(self.normal, r[:len(keys)])): number(r[at]) for r in far}
             return got.keys() == found.keys() and all(
                 same(got[k], found[k][1]) or (got[k] is not None and real(got[k]) == found[k][1]) for k in found)

@@ -43,8 +43,8 @@ static const struct verb verbs[] = {
 	{"query worker", verb_query_worker, "DIR --key FILE [--driver FILE] [--listen ADDR] [--port N] [--scans N]",
 	 "serve a directory of tables to masters of queries",
 	 "  DIR                directory of tables. Each has a TABLE.schema with a line NAME TYPE [not null]\n"
-	 "                     for each column (real, double, int32, int64, text, date, decimal(P,S)), and its\n"
-	 "                     rows in TABLE.csv, TABLE.tbl (TPC-H), TABLE.parquet, or a directory TABLE of\n"
+	 "                     for each column (real, double, int32, int64, text, date, timestamp, decimal(P,S)),\n"
+	 "                     and its rows in TABLE.csv, TABLE.tbl (TPC-H), TABLE.parquet, or a directory TABLE of\n"
 	 "                     Parquet files; Parquet does not need a schema\n"
 	 "  --key FILE         file of the keys whose holders are served; default $FPISA_KEY\n"
 	 "  --driver FILE      DuckDB's library, which reads Parquet; default $FPISA_DRIVER, else libduckdb.so\n"
@@ -55,17 +55,19 @@ static const struct verb verbs[] = {
 	 "not.\n",
 	 .unpinned = true},
 	{"query run", verb_query_run, "TABLE --workers LIST [OPTION...] [--json]",
-	 "ask workers for the first rows, for sums by key, or for all rows",
+	 "ask workers for the first rows, for sums by key or in total, or for all rows",
 	 "  --workers LIST     addresses ADDR[:PORT],... of fpisa query worker; default port 18001. An IPv6\n"
 	 "                     address with a port is in brackets, as in [2001:db8::11]:18001\n"
 	 "  --key FILE         key file, whose last key is used; default $FPISA_KEY\n"
-	 "  --value COLUMN     column to aggregate or to order by, of a numeric type\n"
+	 "  --value COLUMN     column to aggregate or to order by, of numbers, dates or timestamps; several columns\n"
+	 "                     A,B to aggregate give the answer count, count(A), sum(A), min(A), max(A), avg(A), ...\n"
 	 "  --limit N          return the first N rows by --value, the greatest first\n"
 	 "  --ascending        order the least first\n"
 	 "  --nulls-first      order rows without a value first, not last\n"
 	 "  --by LIST          return a row for each key of these columns: count, and sum, min, max, avg of --value\n"
+	 "  --total            return one row for the whole table: count, and sum, min, max, avg of --value\n"
 	 "  --having COND      condition on these rows, such as 'sum>=100': count, sum, min, max or avg, then\n"
-	 "                     <, <=, =, >= or >, then a number\n"
+	 "                     <, <=, =, >= or >, then a number; sum(A) and so on for several columns\n"
 	 "  --columns LIST     columns of rows; default all\n"
 	 "  --where LIST       conditions that all hold: COLUMN OP VALUE,... with <, <=, =, <>, >=, >;\n"
 	 "                     COLUMN null; COLUMN not null\n"

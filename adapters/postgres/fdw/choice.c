@@ -97,8 +97,9 @@ static const char *unfit(const struct fdw_query *q, const struct fdw_shape *s)
 		return psprintf("for %s values", q->values);
 	if (s->kind == FDW_TABLE && q->key_bytes < s->key_bytes)
 		return psprintf("for keys of %u bytes, but these keys take %u", q->key_bytes, s->key_bytes);
-	if (s->kind == FDW_TABLE && q->key_bytes == 4 && (fdw_preaggregate || (s->value && !s->no_nulls)))
-		return "for keys of 4 bytes, and values that may be NULL or are preaggregated take 8";
+	if (s->kind == FDW_TABLE && q->key_bytes == 4 &&
+	    (fdw_preaggregate || s->aggregated || (s->value && !s->no_nulls)))
+		return "for keys of 4 bytes, and values that may be NULL, are several or are preaggregated take 8";
 	return NULL;
 }
 
@@ -161,6 +162,9 @@ void fdw_choose(const struct fdw_server *server, const struct fdw_shape *shape, 
 		c->why_not = "fpisa.pruning is workers, and a worker does not know the other workers' keys";
 	else if (c->pruning == FPISA_PRUNING_NONE)
 		c->why_not = "fpisa.pruning is none";
+	/* Without GROUP BY each worker sends a single group, so the aggregator could not save anything. */
+	if (shape->kind == FDW_TABLE && !shape->by && c->pruning == FPISA_PRUNING_NETWORK)
+		c->pruning = FPISA_PRUNING_WORKERS;
 	if (shape->kind == FDW_SCAN || (shape->kind == FDW_JOIN && c->pruning != FPISA_PRUNING_NETWORK))
 		c->pruning = FPISA_PRUNING_NONE;
 	if (c->pruning != FPISA_PRUNING_NETWORK)

@@ -31,6 +31,8 @@ const char *fdw_worker_type(Oid type)
 		return "double";
 	case DATEOID:
 		return "date";
+	case TIMESTAMPOID:
+		return "timestamp";
 	case TEXTOID:
 		return "text";
 	case NUMERICOID:
@@ -81,28 +83,34 @@ static const char *real_text(const Const *c)
 }
 
 /*
- * Return the constant as a date. For all operators, a timestamp at midnight is equal to its date. Workers support the
- * years 1 to 9999.
+ * Return the constant as a timestamp, or as a date if it is at midnight. For all operators, a timestamp at midnight is
+ * equal to its date. Workers support the years 1 to 9999.
  */
-static const char *date_text(const Const *c)
+static const char *day_text(const Const *c, bool date)
 {
 	int year, month, day;
-	int64 days;
+	int64 days, us = 0;
 
 	if (c->consttype == DATEOID) {
 		days = DatumGetDateADT(c->constvalue);
 		if (DATE_NOT_FINITE((DateADT)days))
 			return NULL;
 	} else if (c->consttype == TIMESTAMPOID) {
-		days = DatumGetTimestamp(c->constvalue);
-		if (TIMESTAMP_NOT_FINITE(days) || days % USECS_PER_DAY)
+		us = DatumGetTimestamp(c->constvalue);
+		if (TIMESTAMP_NOT_FINITE(us))
 			return NULL;
-		days /= USECS_PER_DAY;
+		days = us / USECS_PER_DAY - (us % USECS_PER_DAY < 0);
+		us -= days * USECS_PER_DAY;
 	} else {
 		return NULL;
 	}
 	j2date((int)days + POSTGRES_EPOCH_JDATE, &year, &month, &day);
-	return year < 1 || year > 9999 ? NULL : psprintf("%04d-%02d-%02d", year, month, day);
+	if (year < 1 || year > 9999 || (date && us))
+		return NULL;
+	if (!us)
+		return psprintf("%04d-%02d-%02d", year, month, day);
+	return psprintf("%04d-%02d-%02d %02d:%02d:%02d.%06d", year, month, day, (int)(us / USECS_PER_HOUR),
+			(int)(us / USECS_PER_MINUTE % 60), (int)(us / USECS_PER_SEC % 60), (int)(us % USECS_PER_SEC));
 }
 
 static char *quoted(const char *from)
@@ -137,7 +145,10 @@ static const char *constant_text(const Const *c, Oid column, int32 typmod)
 	case FLOAT8OID:
 		return real_text(c);
 	case DATEOID:
-		return date_text(c);
+		return day_text(c, true);
+	case TIMESTAMPOID:
+		/* The server rounds the values to fewer digits. */
+		return typmod >= 0 && typmod < MAX_TIMESTAMP_PRECISION ? NULL : day_text(c, false);
 	case TEXTOID:
 		return quoted_text(c);
 	case NUMERICOID:

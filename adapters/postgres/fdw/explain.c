@@ -21,17 +21,34 @@ static char *column_list(const struct fdw_scan *s, List *columns)
 	return names.data;
 }
 
+/* Append the aggregates of a column, whose outputs begin with `first`. */
+static void append_aggregates(StringInfo list, const struct fdw_scan *s, int first, AttrNumber column)
+{
+	static const char *const names[FDW_AGGREGATES] = {FPISA_AGGREGATE_NAMES(FPISA_NAMED, )};
+	const char *between = list->len ? "; " : "";
+
+	for (int i = 0; i < FDW_AGGREGATES; i++)
+		if (list_member_int(s->shape.outputs, first - i)) {
+			appendStringInfo(list, "%s%s", between, names[i]);
+			between = ", ";
+		}
+	if (column)
+		appendStringInfo(list, " of %s", get_attname(s->table, column, false));
+}
+
 static char *aggregate_list(const struct fdw_scan *s)
 {
-	static const char *const names[] = {FPISA_AGGREGATE_NAMES(FPISA_NAMED, )};
 	StringInfoData list;
+	ListCell *cell;
+	int k = 0;
 
 	initStringInfo(&list);
-	for (int i = 0; i < (int)lengthof(names); i++)
-		if (list_member_int(s->shape.outputs, FDW_COUNT - i))
-			appendStringInfo(&list, "%s%s", list.len ? ", " : "", names[i]);
-	if (s->shape.value)
-		appendStringInfo(&list, " of %s", get_attname(s->table, s->shape.value, false));
+	if (s->shape.aggregated && list_member_int(s->shape.outputs, FDW_COUNT))
+		appendStringInfoString(&list, "count");
+	foreach(cell, s->shape.aggregated)
+		append_aggregates(&list, s, fdw_output_of(FDW_COUNT, k++), (AttrNumber)lfirst_int(cell));
+	if (!s->shape.aggregated)
+		append_aggregates(&list, s, FDW_COUNT, s->shape.value);
 	return list.data;
 }
 
@@ -42,12 +59,14 @@ static const char *what(const struct fdw_scan *s)
 
 	switch (shape->kind) {
 	case FDW_TOPN:
-		return psprintf("first %llu rows by %s%s NULLS %s", (unsigned long long)shape->limit,
+		return psprintf("first %llu rows by %s%s NULLS %s%s", (unsigned long long)shape->limit,
 				get_attname(s->table, shape->value, false), shape->ascending ? "" : " DESC",
-				shape->nulls_first ? "FIRST" : "LAST");
+				shape->nulls_first ? "FIRST" : "LAST",
+				shape->one_more ? ", or all rows if the last two are equal" : "");
 	case FDW_TABLE:
 		aggregates = aggregate_list(s);
-		return psprintf("groups by %s%s%s", column_list(s, shape->by), *aggregates ? ": " : "", aggregates);
+		return psprintf("%s%s%s%s", shape->by ? "groups by " : "all rows as one group",
+				column_list(s, shape->by), *aggregates ? ": " : "", aggregates);
 	case FDW_SCAN:
 	case FDW_JOIN:
 		break;

@@ -117,14 +117,25 @@ struct fdw_shape {
 	enum fdw_kind kind;
 	uint64 limit;
 	bool ascending, nulls_first;
-	AttrNumber value; /* 0 if there is no value */
+	/*
+	 * for the first rows: whether other columns, or WITH TIES, decide between rows with equal values. The last row
+	 * is then one more than the statement asks for, and shows whether `value` alone decides
+	 */
+	bool one_more;
+	AttrNumber value; /* 0 if there is no value, or if `aggregated` has the values */
+	/* columns whose aggregates a query computes beside the number of rows; NIL if `value` is enough */
+	List *aggregated;
 	/* forms of values that a query may use, the best form first, such as "int64 int128"; "" means any form */
 	const char *values;
 	bool no_nulls;	   /* whether the answer is correct only if the value is never NULL */
 	List *by;	   /* columns of the key */
 	uint32 key_bytes;  /* size of the key */
 	const char *where; /* condition on rows in the workers' syntax; "" means all rows */
-	List *outputs;	   /* only for groups: for each column of the scan, its index in `by` or an enum fdw_output */
+	/*
+	 * only for groups: for each column of the scan, its index in `by`, an enum fdw_output, or with `aggregated` the
+	 * result of fdw_output_of()
+	 */
+	List *outputs;
 	/*
 	 * The following members describe a table that the statement joins. The query may drop rows and groups that are
 	 * not in the join.
@@ -136,6 +147,17 @@ struct fdw_shape {
 };
 
 enum fdw_output { FDW_COUNT = -1, FDW_SUM = -2, FDW_MIN = -3, FDW_MAX = -4, FDW_AVG = -5 };
+
+#define FDW_AGGREGATES 5
+
+/*
+ * Return the output for an aggregate of aggregated column `k`. The output of the number of rows is FDW_COUNT. The
+ * answer's columns after the keys have the order of outputs, from -1 on.
+ */
+static inline int fdw_output_of(enum fdw_output aggregate, int k)
+{
+	return (int)aggregate - 1 - k * FDW_AGGREGATES;
+}
 
 /* State of a table during planning. */
 struct fdw_rel {

@@ -10,6 +10,7 @@
 #include "catalog/dependency.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type_d.h"
+#include "datatype/timestamp.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
@@ -28,6 +29,7 @@
 #define ROW_AT_WORKER 0.001
 #define GROUP_FROM_WORKER 0.05
 #define GROUPS_MOST (1 << 24)
+#define VALUES_MOST 64
 
 struct groups {
 	PlannerInfo *root;
@@ -76,6 +78,10 @@ static int key_bytes(struct groups *g, const Var *v)
 	case DATEOID:
 	case FLOAT4OID:
 		return 4;
+	case TIMESTAMPOID:
+		if (v->vartypmod >= 0 && v->vartypmod < MAX_TIMESTAMP_PRECISION)
+			break; /* the server rounds the values */
+		return 8;
 	case INT8OID:
 	case FLOAT8OID:
 		return 8;
@@ -92,6 +98,13 @@ static int key_bytes(struct groups *g, const Var *v)
 	}
 	g->why = psprintf("column \"%s\" is of type %s, which keys do not support", name, format_type_be(v->vartype));
 	return -1;
+}
+
+static bool fits_key(struct groups *g)
+{
+	if (g->shape.key_bytes > FDW_KEY_MOST)
+		return refuse(g, psprintf("the key takes %u bytes; the limit is %d", g->shape.key_bytes, FDW_KEY_MOST));
+	return true;
 }
 
 static bool take_keys(struct groups *g, List *clauses)
@@ -115,9 +128,7 @@ static bool take_keys(struct groups *g, List *clauses)
 		g->shape.by = lappend_int(g->shape.by, v->varattno);
 		g->shape.key_bytes += bytes + !not_null(g, v->varattno);
 	}
-	if (g->shape.key_bytes > FDW_KEY_MOST)
-		return refuse(g, psprintf("the key takes %u bytes; the limit is %d", g->shape.key_bytes, FDW_KEY_MOST));
-	return true;
+	return fits_key(g);
 }
 
 /* -- aggregates --------------------------------------------------------------------- */
@@ -143,12 +154,16 @@ static int output_of(const Aggref *a)
 	case F_MIN_INT4:
 	case F_MIN_INT8:
 	case F_MIN_NUMERIC:
+	case F_MIN_DATE:
+	case F_MIN_TIMESTAMP:
 		return FDW_MIN;
 	case F_MAX_FLOAT4:
 	case F_MAX_FLOAT8:
 	case F_MAX_INT4:
 	case F_MAX_INT8:
 	case F_MAX_NUMERIC:
+	case F_MAX_DATE:
+	case F_MAX_TIMESTAMP:
 		return FDW_MAX;
 	/* Sums of these types are exact. Sums of real and double precision values by sum() are not. */
 	case F_SUM_INT4:
@@ -174,6 +189,8 @@ const char *fdw_forms_of(const Var *v)
 		return "double";
 	case INT4OID:
 	case INT8OID:
+	case DATEOID:
+	case TIMESTAMPOID:
 		return "int64 int128";
 	case NUMERICOID:
 		if (fdw_numeric(v->vartypmod, &precision, NULL))
@@ -183,21 +200,38 @@ const char *fdw_forms_of(const Var *v)
 	return NULL;
 }
 
-/* Use the column of an aggregate as the value. All aggregates except counts must have the same column. */
-static bool take_value(struct groups *g, const Var *v)
+/* Return the forms of values that can add values of both forms, or NULL if there are none. */
+static const char *forms_of_both(const char *a, const char *b)
+{
+	if (!a || !strcmp(a, b))
+		return b;
+	if ((*a == 'i') != (*b == 'i'))
+		return NULL;
+	return *a == 'i' ? "int128" : "double";
+}
+
+/* Use the column of an aggregate as a value, and set the aggregate's output. */
+static bool take_value(struct groups *g, const Var *v, int *output)
 {
 	const char *values = fdw_forms_of(v);
+	int k = 0;
 
 	if (!values)
 		return refuse(g, psprintf("column \"%s\" is of type %s; values must be real, double precision, "
-					  "integer, "
-					  "bigint or numeric(p,s)",
+					  "integer, bigint, numeric(p,s), date or timestamp",
 					  NameStr(TupleDescAttr(g->columns, v->varattno - 1)->attname),
 					  format_type_with_typemod(v->vartype, v->vartypmod)));
-	if (g->shape.value && g->shape.value != v->varattno)
-		return refuse(g, "the aggregates use more than one column");
-	g->shape.value = v->varattno;
-	g->shape.values = values;
+	g->shape.values = forms_of_both(g->shape.values, values);
+	if (!g->shape.values)
+		return refuse(
+			g,
+			"some aggregates are of real or double precision, others of integers, numeric, date or timestamp");
+	g->shape.aggregated = list_append_unique_int(g->shape.aggregated, v->varattno);
+	if (list_length(g->shape.aggregated) > VALUES_MOST)
+		return refuse(g, psprintf("the aggregates use more than %d columns", VALUES_MOST));
+	while (list_nth_int(g->shape.aggregated, k) != v->varattno)
+		k++;
+	*output = fdw_output_of((enum fdw_output) * output, k);
 	return true;
 }
 
@@ -226,7 +260,7 @@ static bool take_aggregate(struct groups *g, const Aggref *a, int *output)
 		g->counted = list_append_unique_int(g->counted, v->varattno);
 		return true;
 	}
-	return take_value(g, v);
+	return take_value(g, v, output);
 }
 
 /* -- columns of the scan ----------------------------------------------------------------- */
@@ -280,12 +314,38 @@ static bool expect_values(struct groups *g)
 	{
 		AttrNumber column = (AttrNumber)lfirst_int(cell);
 
-		if (column == g->shape.value)
+		if (list_member_int(g->shape.aggregated, column))
 			continue;
 		if (terms++ == FDW_TERMS_MOST)
 			return refuse(g, psprintf("WHERE and the counted columns make more than %d conditions",
 						  FDW_TERMS_MOST));
 		g->shape.where = fdw_never_null(g->shape.where, g->relation, column);
+	}
+	return true;
+}
+
+/*
+ * Take the simpler of two queries. With a single value, whose count is also the number of rows, rows have only the
+ * value. Otherwise the key of a row ends with the number of its value.
+ */
+static bool choose_query(struct groups *g)
+{
+	AttrNumber only = (AttrNumber)(list_length(g->shape.aggregated) == 1 ? linitial_int(g->shape.aggregated) : 0);
+	ListCell *cell;
+
+	if (!g->shape.aggregated)
+		return true;
+	if (!only || (g->counts_rows && !not_null(g, only))) {
+		g->shape.key_bytes++;
+		return fits_key(g);
+	}
+	g->shape.value = only;
+	g->shape.no_nulls = not_null(g, only);
+	g->shape.aggregated = NIL;
+	foreach(cell, g->shape.outputs)
+	{
+		if (lfirst_int(cell) < FDW_COUNT)
+			lfirst_int(cell)++;
 	}
 	return true;
 }
@@ -302,19 +362,12 @@ static bool is_groups(struct groups *g, const RelOptInfo *out, Node *having)
 	g->shape.where = g->rel->shape.where;
 	if (q->groupingSets)
 		return refuse(g, "the query has grouping sets");
-	if (!q->groupClause)
-		return refuse(g, "the query has no GROUP BY");
 	if (!take_keys(g, q->groupClause))
 		return false;
 	foreach(cell, out->reltarget->exprs) if (!take_expression(g, lfirst(cell))) return false;
 	if (having && !take_expression(g, having))
 		return false;
-	/* If there is a value, the query counts the value and not rows. */
-	g->shape.no_nulls = g->shape.value && not_null(g, g->shape.value);
-	if (g->counts_rows && g->shape.value && !g->shape.no_nulls)
-		return refuse(g, psprintf("rows are counted, and column \"%s\" may be NULL",
-					  NameStr(TupleDescAttr(g->columns, g->shape.value - 1)->attname)));
-	if (!expect_values(g))
+	if (!expect_values(g) || !choose_query(g))
 		return false;
 	/* At least one key or aggregate must be a column of the scan. */
 	if (!g->targets)

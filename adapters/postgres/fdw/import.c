@@ -88,7 +88,7 @@ static const char *const types[] = {
 	[FPISA_COLUMN_REAL] = "real",	    [FPISA_COLUMN_DOUBLE] = "double precision",
 	[FPISA_COLUMN_INT32] = "integer",   [FPISA_COLUMN_INT64] = "bigint",
 	[FPISA_COLUMN_TEXT] = "text",	    [FPISA_COLUMN_DATE] = "date",
-	[FPISA_COLUMN_DECIMAL] = "numeric",
+	[FPISA_COLUMN_DECIMAL] = "numeric", [FPISA_COLUMN_TIMESTAMP] = "timestamp",
 };
 
 static char *in_lower_case(const char *name)

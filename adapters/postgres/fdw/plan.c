@@ -48,7 +48,9 @@ List *fdw_shape_list(const struct fdw_shape *s, const char *why_not)
 	l = lappend(l, s->on_bytes);
 	l = lappend(l, makeString(pstrdup(s->joined_where ? s->joined_where : "")));
 	l = lappend(l, makeString(pstrdup(why_not ? why_not : "")));
-	return lappend(l, makeString(pstrdup(s->values ? s->values : "")));
+	l = lappend(l, makeString(pstrdup(s->values ? s->values : "")));
+	l = lappend(l, s->aggregated);
+	return number(l, s->one_more);
 }
 
 void fdw_shape_read(List *list, struct fdw_shape *s, const char **why_not)
@@ -70,6 +72,8 @@ void fdw_shape_read(List *list, struct fdw_shape *s, const char **why_not)
 		.on_bytes = list_nth(list, 13),
 		.joined_where = strVal(list_nth(list, 14)),
 		.values = strVal(list_nth(list, 16)),
+		.aggregated = list_nth(list, 17),
+		.one_more = intVal(list_nth(list, 18)),
 	};
 	*why_not = strVal(list_nth(list, 15));
 	if (!**why_not)
@@ -138,20 +142,17 @@ static const char *first_rows(PlannerInfo *root, const RelOptInfo *rel, const st
 	why = other_rows(root, rel, r);
 	if (why)
 		return why;
-	if (q->limitOption == LIMIT_OPTION_WITH_TIES)
-		return "WITH TIES also needs the rows that are equal to the last";
-	if (list_length(q->sortClause) > 1)
-		return "ORDER BY has several columns";
 	by = linitial_node(SortGroupClause, q->sortClause);
 	v = (const Var *)get_sortgroupclause_tle((SortGroupClause *)by, q->targetList)->expr;
 	values = IsA(v, Var) && v->varno == (int)rel->relid && v->varattno > 0 ? fdw_forms_of(v) : NULL;
 	if (!values)
-		return "ORDER BY is not by a column of type real, double precision, integer, bigint or numeric(p,s)";
+		return "ORDER BY is not by a column of type real, double precision, integer, bigint, numeric(p,s), date or timestamp";
 	type = lookup_type_cache(v->vartype, TYPECACHE_LT_OPR | TYPECACHE_GT_OPR);
 	if (by->sortop != type->lt_opr && by->sortop != type->gt_opr)
 		return "ORDER BY uses an operator other than < or >";
-	s->limit = rows_wanted(q);
-	if (!s->limit)
+	s->one_more = list_length(q->sortClause) > 1 || q->limitOption == LIMIT_OPTION_WITH_TIES;
+	s->limit = rows_wanted(q) + s->one_more;
+	if (s->limit == s->one_more || s->limit > FDW_LIMIT_MOST)
 		return psprintf("LIMIT and OFFSET are not constants of at most %d rows together", FDW_LIMIT_MOST);
 	s->kind = FDW_TOPN;
 	s->value = v->varattno;

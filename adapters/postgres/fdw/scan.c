@@ -103,6 +103,24 @@ static const char *conditions(const char *where)
 	return *where ? pg_server_to_any(where, (int)strlen(where), PG_UTF8) : NULL;
 }
 
+/* Return the bits of enum fpisa_aggregate for the outputs. There is at least one, because 0 means all aggregates. */
+static uint32 aggregates_of(const struct fdw_shape *shape)
+{
+	uint32 aggregates = 0;
+	ListCell *cell;
+
+	foreach(cell, shape->outputs)
+	{
+		int i = FDW_COUNT - lfirst_int(cell);
+
+		if (shape->aggregated && i > 0)
+			i = (i - 1) % FDW_AGGREGATES;
+		if (i > 0)
+			aggregates |= 1u << (i - 1);
+	}
+	return aggregates ? aggregates : FPISA_AGGREGATE_MIN;
+}
+
 static struct fpisa_query_options options_of(struct fdw_scan *s)
 {
 	const struct fdw_shape *shape = &s->shape;
@@ -123,15 +141,14 @@ static struct fpisa_query_options options_of(struct fdw_scan *s)
 	if (shape->value)
 		o.value = fdw_column_of(s->table, shape->value);
 	if (shape->kind == FDW_TABLE) {
-		o.by = name_list(s->table, shape->by);
+		o.total = !shape->by;
+		o.by = o.total ? NULL : name_list(s->table, shape->by);
 		o.preaggregate = fdw_preaggregate;
 		o.spill = &fdw_spill;
 		o.spill_arg = s;
-		for (int i = FDW_SUM; i >= FDW_AVG; i--)
-			if (list_member_int(shape->outputs, i))
-				o.aggregates |= 1u << (FDW_SUM - i);
-		/* Request at least one aggregate, because 0 means all aggregates. */
-		o.aggregates |= o.aggregates ? 0 : FPISA_AGGREGATE_MIN;
+		o.aggregates = aggregates_of(shape);
+		if (shape->aggregated)
+			o.values = name_list(s->table, shape->aggregated);
 	} else {
 		o.columns = name_list(s->table, shape->outputs);
 	}
@@ -176,13 +193,18 @@ static bool is_without_room(const struct fdw_scan *s, int error)
 	       (s->shape.kind == FDW_TOPN || (s->shape.kind == FDW_JOIN && s->choice.pruning == FPISA_PRUNING_NETWORK));
 }
 
-/* Replace the query for the first rows by a scan of all rows, which the server sorts anyway. */
-static void leave_first_rows(struct fdw_scan *s)
+/*
+ * Replace the query for the first rows by a scan of all rows, which the server sorts anyway. The reason is that the
+ * rows need too much memory, or that the value alone does not decide which rows are first.
+ */
+static void leave_first_rows(struct fdw_scan *s, bool tied)
 {
 	MemoryContext before = MemoryContextSwitchTo(s->statement->es_query_cxt);
 
-	s->why_not = psprintf("the first %llu rows take more than work_mem * hash_mem_multiplier, %zu kB",
-			      (unsigned long long)s->shape.limit, get_hash_memory_limit() / 1024);
+	s->why_not = tied ? psprintf("rows %llu and %llu have the same first column of ORDER BY",
+				     (unsigned long long)s->shape.limit - 1, (unsigned long long)s->shape.limit) :
+			    psprintf("the first %llu rows take more than work_mem * hash_mem_multiplier, %zu kB",
+				     (unsigned long long)s->shape.limit, get_hash_memory_limit() / 1024);
 	MemoryContextSwitchTo(before);
 	s->shape = (struct fdw_shape){.kind = FDW_SCAN, .where = s->shape.where, .outputs = s->shape.outputs};
 }
@@ -226,6 +248,7 @@ static int try_for_a_while(struct fdw_scan *s)
 
 static void start(struct fdw_scan *s)
 {
+	bool tied;
 	int error;
 
 	count_descriptors(s);
@@ -235,10 +258,15 @@ static void start(struct fdw_scan *s)
 	do {
 		fdw_choose(s->server, &s->shape, &s->choice);
 		error = try_for_a_while(s);
-		if (!error)
+		tied = !error && s->shape.one_more && fpisa_query_tied(s->query);
+		if (!error && !tied)
 			break;
-		if (is_without_room(s, error) && s->shape.kind == FDW_TOPN) {
-			leave_first_rows(s);
+		if (tied) {
+			fpisa_query_close(s->query);
+			s->query = NULL;
+			leave_first_rows(s, true);
+		} else if (is_without_room(s, error) && s->shape.kind == FDW_TOPN) {
+			leave_first_rows(s, false);
 		} else if (s->choice.pruning != FPISA_PRUNING_NETWORK) {
 			fdw_fail(error);
 		} else if (is_without_room(s, error)) {

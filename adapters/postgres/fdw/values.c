@@ -16,25 +16,28 @@
 static Oid type_at_workers(const struct fpisa_query_column *c)
 {
 	static const Oid types[] = {
-		[FPISA_COLUMN_REAL] = FLOAT4OID,     [FPISA_COLUMN_DOUBLE] = FLOAT8OID, [FPISA_COLUMN_INT32] = INT4OID,
-		[FPISA_COLUMN_INT64] = INT8OID,	     [FPISA_COLUMN_TEXT] = TEXTOID,	[FPISA_COLUMN_DATE] = DATEOID,
-		[FPISA_COLUMN_DECIMAL] = NUMERICOID,
+		[FPISA_COLUMN_REAL] = FLOAT4OID,     [FPISA_COLUMN_DOUBLE] = FLOAT8OID,
+		[FPISA_COLUMN_INT32] = INT4OID,	     [FPISA_COLUMN_INT64] = INT8OID,
+		[FPISA_COLUMN_TEXT] = TEXTOID,	     [FPISA_COLUMN_DATE] = DATEOID,
+		[FPISA_COLUMN_DECIMAL] = NUMERICOID, [FPISA_COLUMN_TIMESTAMP] = TIMESTAMPOID,
 	};
 
 	return c->type < lengthof(types) ? types[c->type] : InvalidOid;
 }
 
-#define LEAST 2 /* offset of min after the keys of a group; min has the value's type */
+#define LEAST 2 /* offset of min after count; min has the value's type */
 
 /*
  * Return the expected number of columns. Groups have the keys and the count, and if there is a value also sum, min, max
- * and avg.
+ * and avg. If columns are aggregated beside the number of rows, all five are there for each of them.
  */
 static uint32 columns_wanted(const struct fdw_scan *s)
 {
 	if (s->shape.kind != FDW_TABLE)
 		return (uint32)list_length(s->shape.outputs);
-	return (uint32)list_length(s->shape.by) + (s->shape.value ? 5 : 1);
+	if (s->shape.aggregated)
+		return (uint32)(list_length(s->shape.by) + 1 + FDW_AGGREGATES * list_length(s->shape.aggregated));
+	return (uint32)list_length(s->shape.by) + (s->shape.value ? FDW_AGGREGATES : 1);
 }
 
 /*
@@ -87,6 +90,11 @@ void fdw_check_types(const struct fdw_scan *s)
 	foreach(cell, s->shape.by) check_type(s, (AttrNumber)lfirst_int(cell), c, i++);
 	if (s->shape.kind == FDW_TABLE && s->shape.value)
 		check_type(s, s->shape.value, c, i + LEAST);
+	foreach(cell, s->shape.aggregated)
+	{
+		check_type(s, (AttrNumber)lfirst_int(cell), c, i + 1 + LEAST);
+		i += FDW_AGGREGATES;
+	}
 	/* Otherwise the workers could order the rows differently. */
 	if (s->shape.kind == FDW_TOPN)
 		foreach(cell, s->shape.outputs)
@@ -179,19 +187,47 @@ static Datum value_of(const struct fdw_scan *s, const char *text, Form_pg_attrib
 
 /* -- rows --------------------------------------------------------------------------------- */
 
-/* Fail if a sum is out of range, as fpisa_sum() does. */
-static void check_sum(const struct fdw_scan *s, const char *const *row)
+/*
+ * Fail if the sum of the column is out of range, as fpisa_sum() does. `aggregates` has the column's count and sum, and
+ * so on.
+ */
+static void check_sum(const struct fdw_scan *s, AttrNumber column, int output, const char *const *aggregates)
 {
-	const char *const *aggregates = row + list_length(s->shape.by);
 	double sum, least, most;
-	Oid type = s->shape.value ? get_atttype(s->table, s->shape.value) : InvalidOid;
+	Oid type = get_atttype(s->table, column);
 
-	if ((type != FLOAT4OID && type != FLOAT8OID) || !list_member_int(s->shape.outputs, FDW_SUM) || !aggregates[1] ||
+	if ((type != FLOAT4OID && type != FLOAT8OID) || !list_member_int(s->shape.outputs, output) || !aggregates[1] ||
 	    !aggregates[2] || !aggregates[3])
 		return;
 	if (parse_double(aggregates[1], &sum) && isinf(sum) && parse_double(aggregates[2], &least) &&
 	    parse_double(aggregates[3], &most) && isfinite(least) && isfinite(most))
 		float_overflow_error();
+}
+
+/* Fail if the column is declared NOT NULL but has fewer values than there are rows. */
+static void check_nulls(const struct fdw_scan *s, AttrNumber column, const char *rows, const char *values)
+{
+	if (!rows || !values || !strcmp(rows, values) || !fdw_not_null(s->table, column))
+		return;
+	ereport(ERROR, errcode(ERRCODE_NOT_NULL_VIOLATION),
+		errmsg("column \"%s\" is NOT NULL, but has NULL at the workers", get_attname(s->table, column, false)),
+		errhint("Use ALTER FOREIGN TABLE ... ALTER COLUMN ... DROP NOT NULL."));
+}
+
+static void check_group(const struct fdw_scan *s, const char *const *row)
+{
+	const char *const *count = row + list_length(s->shape.by), *const *aggregates = count + 1;
+	ListCell *cell;
+	int k = 0;
+
+	if (s->shape.value)
+		check_sum(s, s->shape.value, FDW_SUM, count);
+	foreach(cell, s->shape.aggregated)
+	{
+		check_sum(s, (AttrNumber)lfirst_int(cell), fdw_output_of(FDW_SUM, k++), aggregates);
+		check_nulls(s, (AttrNumber)lfirst_int(cell), *count, *aggregates);
+		aggregates += FDW_AGGREGATES;
+	}
 }
 
 void fdw_store_row(const struct fdw_scan *s, const char *const *row, TupleTableSlot *slot)
@@ -204,7 +240,7 @@ void fdw_store_row(const struct fdw_scan *s, const char *const *row, TupleTableS
 	check_columns(s, &c);
 	memset(slot->tts_isnull, true, sizeof(bool) * d->natts);
 	if (groups)
-		check_sum(s, row);
+		check_group(s, row);
 	for (int i = 0; i < n; i++) {
 		int from = groups ? s->place[i] : i, to = groups ? i : s->place[i];
 		const char *text = row[from];

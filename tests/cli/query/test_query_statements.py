@@ -21,7 +21,7 @@ ENDS = {"TINYINT": 2 ** 7, "SMALLINT": 2 ** 15, "INTEGER": 2 ** 31, "BIGINT": 2 
 # DuckDB's types, and the types that the worker gives them without a schema
 TYPES = {"TINYINT": "int32", "SMALLINT": "int32", "INTEGER": "int32", "BIGINT": "int64", "UINTEGER": "int64", "UBIGINT": "decimal", "FLOAT": "real",
          "DOUBLE": "double", "DECIMAL(9,2)": "decimal", "DECIMAL(18,0)": "decimal", "DECIMAL(38,10)": "decimal", "DATE": "date", "VARCHAR": "text",
-         "BLOB": "text", "BOOLEAN": "text", "TIMESTAMP": "text"}
+         "BLOB": "text", "BOOLEAN": "text", "TIMESTAMP": "timestamp"}
 OPERATORS = "<", "<=", "=", "<>", ">=", ">"
 TABLES, STATEMENTS, ROWS = int(os.environ.get("FPISA_ROUNDS") or 6), 40, 150
 
@@ -48,7 +48,7 @@ def draw(rng, type_):
     if type_ == "DATE":
         return rng.choice(DAYS)
     if type_ == "TIMESTAMP":
-        return rng.choice(("1970-01-01 00:00:00", "2024-02-29 23:59:59.999999"))
+        return rng.choice(("1970-01-01 00:00:00", "2024-02-29 23:59:59.999999", "1969-12-31 23:59:59.5", "0001-01-01 00:00:00", "9999-12-31 12:00:00"))
     return rng.choice(("true", "false")) if type_ == "BOOLEAN" else rng.choice(TEXTS)
 
 
@@ -65,6 +65,9 @@ def canonical(kind, value):
         return "NaN" if math.isnan(x) else (real(x) if kind == "real" and math.isfinite(x) else x) + 0.0
     if kind in ("int32", "int64", "decimal"):
         return decimal.Decimal(value)
+    if kind == "timestamp":
+        whole, _, fraction = str(value).partition(".")
+        return f"{whole}.{fraction}".rstrip("0").rstrip(".") if fraction else whole
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
@@ -86,7 +89,7 @@ class Table:
         return TYPES[self.columns[column]]
 
     def numbers(self):
-        return [c for c in self.columns if self.kind(c) in ("int32", "int64", "real", "double", "decimal")]
+        return [c for c in self.columns if self.kind(c) in ("int32", "int64", "real", "double", "decimal", "date", "timestamp")]
 
     def condition(self):
         """Return a random condition, for fpisa and for DuckDB."""
@@ -96,7 +99,7 @@ class Table:
             word = rng.choice(("null", "not null"))
             return f"{column} {word}", f"{column} IS {word.upper()}"
         value, operator = draw(rng, type_) or "0", rng.choice(OPERATORS)
-        if kind == "date" and value == "0":
+        if kind in ("date", "timestamp") and value == "0":
             value = DAYS[2]
         ours = quoted(value)
         if kind == "text":
@@ -146,6 +149,8 @@ def exact(values, kind):
     """Return the sum of the values, rounded as the column's type requires."""
     if kind == "real":
         return canonical("real", exact_sum([math.nan if v == "NaN" else v for v in values])[0])
+    if kind in ("date", "timestamp"):
+        return None
     if kind != "double":
         with decimal.localcontext(decimal.Context(prec=80)):
             return sum(values, decimal.Decimal(0))
@@ -164,11 +169,11 @@ def order(kind):
 
 def check_groups(t, prune):
     rng = t.rng
-    keys = rng.sample(list(t.columns), rng.choice((1, 1, 2)))
+    keys = rng.sample(list(t.columns), rng.choice((0, 1, 1, 2)))
     value = rng.choice(t.numbers())
     where, sql = t.where()
-    options = ("--by", ",".join(keys), "--value", value, *where, *prune)
-    groups, kind = {}, t.kind(value)
+    options = (*(("--by", ",".join(keys)) if keys else ("--total",)), "--value", value, *where, *prune)
+    groups, kind = {} if keys else {(): []}, t.kind(value)
     for *key, v in t.rows([*keys, value], sql):
         groups.setdefault(tuple(key), []).append(v)
     if any(key_bytes([t.columns[k] for k in keys], key) > 32 for key in groups):
@@ -182,6 +187,38 @@ def check_groups(t, prune):
         assert int(count) == len(there), (options, key)
         want = (exact(there, kind), min(there, key=order(kind)), max(there, key=order(kind))) if there else (None,) * 3
         assert tuple(canonical(kind, v) for v in (total, least, most)) == want, (options, key, row)
+
+
+def check_several(t, prune):
+    """Aggregate columns of one class in one statement."""
+    rng = t.rng
+    kinds = rng.choice((("real", "double"), ("int32", "int64", "decimal", "date", "timestamp")))
+    values = [c for c in t.columns if t.kind(c) in kinds]
+    values = rng.sample(values, rng.randrange(1, len(values) + 1)) if values else []
+    values += values[:1] if len(values) == 1 else []
+    keys = rng.sample(list(t.columns), rng.choice((0, 1)))
+    where, sql = t.where()
+    groups = {} if keys else {(): []}
+    for row in t.rows([*keys, *values], sql):
+        groups.setdefault(tuple(row[:len(keys)]), []).append(row[len(keys):])
+    if not values or any(key_bytes([t.columns[k] for k in keys], key) > 31 for key in groups):
+        return
+    got = t.ask(*(("--by", ",".join(keys)) if keys else ("--total",)), "--value", ",".join(values), *where, *prune)
+    assert len(got) == len(groups)
+    for row in got:
+        key = tuple(canonical(t.kind(c), v) for c, v in zip(keys, row))
+        assert int(row[len(keys)]) == len(groups[key]), (values, key)
+        for i, value in enumerate(values):
+            kind, there = t.kind(value), [r[i] for r in groups[key] if r[i] is not None]
+            count, total, least, most = row[len(keys) + 1 + 5 * i:][:4]
+            want = (exact(there, kind), min(there, key=order(kind)), max(there, key=order(kind))) if there else (None,) * 3
+            assert int(count) == len(there), (values, key)
+            assert tuple(canonical(kind, v) for v in (total, least, most)) == want, (values, value, key, row)
+
+
+def check_count(t, prune):
+    where, sql = t.where()
+    assert t.ask("--total", *where, *prune) == [[str(len(t.rows([], sql)))]], where
 
 
 def check_first(t, prune):
@@ -216,6 +253,6 @@ def test_statements():
             t = Table(db, rng, w, number)
             for _ in range(STATEMENTS):
                 prune = "--prune", rng.choice(("none", "workers"))
-                rng.choice((check_groups, check_groups, check_first, check_rows))(t, prune)
+                rng.choice((check_groups, check_groups, check_several, check_count, check_first, check_rows))(t, prune)
     finally:
         w.close()

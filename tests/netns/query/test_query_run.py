@@ -88,6 +88,10 @@ def test_types(asked):
         assert {tuple(r[:3]): (r[3], r[4]) for r in got} == {k: v[:2] for k, v in want.items()}
     got, _ = q.run("--by", "d,s,i", "--value", "x", "--having", "count>20")
     assert {tuple(r[:3]) for r in got} == {k for k, v in want.items() if v[0] > 20}
+    for options in PRUNING.values():
+        whole, least, most = ([r[3] for r in rows], min(r[3] for r in rows), max(r[3] for r in rows))
+        assert q.run("--total", "--value", "x", *options)[0] == [[1000, sum(whole), least, most, sum(whole) / 1000]]
+        assert q.run("--total", "--where", "x<0", *options)[0] == [[0]]
     counted, _ = q.run("--by", "d,s,i")
     assert {tuple(r[:3]): r[3] for r in counted} == {k: v[0] for k, v in want.items()}
     for pruning in ("--preaggregate",), ("--prune", "workers"):
@@ -300,8 +304,8 @@ def test_refusals(asked, tmp_path):
             (("--by", "s,d"), {"table": "wide", "number": 7}, "wide.csv:3: the key needs 36 bytes (s 31, d 5), but the query's keys have 8: "
                                                               "the limit is 32; use fewer or shorter columns"),
             (("--by", "k,l"), {"table": "wide"}, "wide.csv:2: the key needs 8 bytes (k 4, l 4), but the query's keys have 4: "),
-            (("--value", "d", "--limit", 3), {"table": "wide", "number": 7}, "wide.csv: column d is date; --value requires a number\n"),
-            (("--by", "k", "--value", "s"), {"table": "wide", "number": 7}, "wide.csv: column s is text; --value requires a number\n"),
+            (("--value", "d", "--limit", 3), {"table": "wide", "number": 7}, "wide.csv: column d is date; the first rows by --value require real"),
+            (("--by", "k", "--value", "s"), {"table": "wide", "number": 7}, "wide.csv: column s is text; --value requires a number, a date or a timestamp\n"),
     ):
         options = (*options, *(("--timeout", 2) if where.get("number") == 9 or "workers" in where else ()))
         taken = where.pop("taken", None)

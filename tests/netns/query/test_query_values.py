@@ -165,6 +165,43 @@ def test_first(asked, kind, form):
         q.remove()
 
 
+def test_several_columns(asked):
+    """A query adds several columns in one pass, reals and doubles together, and counts the rows too."""
+    rng = random.Random(draw_seed())
+    q = asked(2)
+    rows = [(k, queries.real(rng.choice([1e30, 1.0, -1e30, rng.gauss(0, 1)])), v) for k, v in double_rows(rng, "window", 1200, 40) +
+            double_rows(rng, "hard", 400, 60) + double_rows(rng, "nulls", 100, 70)]
+    deal(q, 2, rows, ("k int32 not null", "a real not null", "b double"), "t")
+    q.serve()
+    q.add("table", 70, "--key-bytes", 8, "--values", "double")
+    want = [queries.groups_of([(r[0], r[1]) for r in rows]), queries.groups_of([(r[0], r[2]) for r in rows], double_sum)]
+    whole = [queries.groups_of([((), r[1]) for r in rows]), queries.groups_of([((), r[2]) for r in rows], double_sum)]
+
+    def check(row, wants, what):
+        assert row[0] == wants[0][0], what  # column a is never NULL
+        for k, right in enumerate(wants):
+            count, *there = row[1 + 5 * k:6 + 5 * k]
+            got = [None if x is None else queries.real(float(x)) if not k and i < 3 and math.isfinite(float(x)) else float(x) for i, x in enumerate(there)]
+            assert count == right[0] and all(map(queries.same, got, right[1:])), (what, k, row, right)
+
+    for way, options in PRUNING.items():
+        for more in ((), ("--debug-faults", FAULTS)) if way in ("network", "preaggregate") else ((),):
+            got, counts = q.run("--by", "k", "--value", "a,b", *options, *more)
+            assert len(got) == len(want[0]) and (counts["absorbed"] > 0) == (way in ("network", "preaggregate"))
+            for key, *row in got:
+                check(row, (want[0][key], want[1][key]), (way, key))
+            (row,), _ = q.run("--total", "--value", "a,b", *options, *more)
+            check(row, (whole[0][()], whole[1][()]), way)
+    assert {r[0] for r in q.run("--by", "k", "--value", "a,b", "--having", "count(b)>30")[0]} == {k for k, g in want[1].items() if g[0] > 30}
+    assert q.run("--total", "--value", "b,a", "--where", "k<0")[0] == [[0, *[0, None, None, None, None] * 2]]
+    assert "columns 'a real not null' and 'k int32 not null' are not aggregated by one query" in q.fails("--total", "--value", "a,k")
+    status, _, err = q.master.try_run(*q.argv("--total", "--value", "a,b", "--having", "sum>1"))
+    assert status == 2 and "--having sum requires --value; with several columns, name one" in err
+    q.remove()
+    q.add("table", 70, "--values", "double", "--key-bytes", 8, number=6)
+    assert "the key needs 10 bytes (b 9, number of a value 1)" in q.fails("--by", "b", "--value", "a,b", number=6)
+
+
 def test_refused(asked):
     """If the aggregator's query does not add a column, the error says which query is needed."""
     q = asked(1)
@@ -175,8 +212,9 @@ def test_refused(asked):
     q.remove()
     q.add("table", 10, "--values", "int64")
     assert "column m is decimal(20,2) and needs --values int128" in q.fails("--by", "k", "--value", "m")
-    assert "column s is text; --value requires a number" in q.fails("--by", "k", "--value", "s")
-    assert "column s is text; --value requires a number" in q.fails("--value", "s", "--limit", 1, "--prune", "none", network=False)
+    says = "column s is text; --value requires a number, a date or a timestamp"
+    assert says in q.fails("--by", "k", "--value", "s")
+    assert says in q.fails("--value", "s", "--limit", 1, "--prune", "none", network=False)
     assert q.run("--by", "n", "--value", "n")[0] == [[1.25, 1, 1.25, 1.25, 1.25, 1.25]]
     assert q.run("--by", "k", "--value", "n", "--where", "n>1.24,n<=1.25,m=2")[0] == [[1, 1, 1.25, 1.25, 1.25, 1.25]]
     assert "'1.255' is not a value of that type" in q.fails("--by", "k", "--value", "n", "--where", "n>1.255")

@@ -229,7 +229,7 @@ static void values(void **state)
 		make(&made[0], &c);
 		fill(1);
 		for (int from = 0; batch_slice(&batch); from += batch.n) {
-			assert_int_equal(batch_value(&batch, 0, &c, "t"), 0);
+			assert_int_equal(batch_value(&batch, 0, &c, fpisa_column_form(&c), "t"), 0);
 			for (int k = 0; k < batch.n; k++) {
 				struct fpisa_field f = {made[0].text[from + k], strlen(made[0].text[from + k]), 0};
 				struct fpisa_row want = {.count = 1};
@@ -263,7 +263,7 @@ static void refusals(void **state)
 	assert_true(batch_slice(&batch));
 	assert_int_equal(batch_key(&batch, 0, &c, 8, false, "t", &row), -EINVAL);
 	assert_string_equal(fpisa_query_error(), "t: column c is empty, and the schema says not null");
-	assert_int_equal(batch_value(&batch, 0, &c, "t"), -EINVAL);
+	assert_int_equal(batch_value(&batch, 0, &c, fpisa_column_form(&c), "t"), -EINVAL);
 	c.not_null = 0;
 	assert_int_equal(batch_key(&batch, 0, &c, 4, true, "t", &row), 0);
 	for (int k = 0; k < batch.n; k++)

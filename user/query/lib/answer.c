@@ -14,7 +14,12 @@
 #define COLUMN(id, name, type, not_null) {name, FPISA_COLUMN_##type, not_null},
 static const struct fpisa_query_column aggregates[] = {FPISA_AGGREGATE_NAMES(COLUMN, )};
 
-#define AGGREGATES (sizeof(aggregates) / sizeof(aggregates[0]))
+/* positions in aggregates[], and in the answer's columns of a value */
+enum aggregate { COUNT, SUM, MIN, MAX, AVG, AGGREGATES };
+
+_Static_assert(sizeof(aggregates) / sizeof(aggregates[0]) == AGGREGATES, "each aggregate has a position");
+
+#define NAME (FPISA_COLUMN_NAME + 8) /* maximum size in bytes of the name of an aggregate */
 #define COLUMN_TEXT (FPISA_COLUMN_NAME + FPISA_COLUMN_TYPE_MOST + 16)
 #define CELL FPISA_DECIMAL_TEXT /* maximum size in bytes of a group's column as text */
 
@@ -30,23 +35,13 @@ static void describe_column(const struct fpisa_column *c, char text[COLUMN_TEXT]
 	snprintf(text, COLUMN_TEXT, "'%s %s%s'", c->name, type, c->not_null ? " not null" : "");
 }
 
-/*
- * Describe column `k` of worker `w`, or the worker's value if `k` is beyond the last column. If that column does not
- * exist, say so.
- */
-static void describe_at(const struct fpisa_query *q, const struct fpisa_query_worker *w, uint32_t k,
-			char text[COLUMN_TEXT])
+/* Describe column `k` of the first `n` columns of the worker. If that column does not exist, say so. */
+static void describe_at(const struct fpisa_query_worker *w, uint32_t k, uint32_t n, char text[COLUMN_TEXT])
 {
-	struct fpisa_column value = fpisa_query_value(w);
-
-	if (k < w->is.keys + w->is.columns)
+	if (k < n)
 		describe_column(&w->columns[k], text);
-	else if (q->value && w->is.keys + w->is.columns == q->worker[0].is.keys + q->worker[0].is.columns) {
-		snprintf(value.name, sizeof(value.name), "%.63s", q->value);
-		describe_column(&value, text);
-	} else {
+	else
 		strcpy(text, "no further column");
-	}
 }
 
 static int are_equal(const struct fpisa_column *a, const struct fpisa_column *b)
@@ -56,18 +51,20 @@ static int are_equal(const struct fpisa_column *a, const struct fpisa_column *b)
 }
 
 /* Describe how worker `b`'s columns differ from worker `a`'s columns. Return 1 if they differ, else 0. */
-static int compare_columns(const struct fpisa_query *q, const struct fpisa_query_worker *a,
-			   const struct fpisa_query_worker *b, char has[COLUMN_TEXT], char wants[COLUMN_TEXT])
+static int compare_columns(const struct fpisa_query_worker *a, const struct fpisa_query_worker *b,
+			   char has[COLUMN_TEXT], char wants[COLUMN_TEXT])
 {
-	const struct fpisa_column values[] = {fpisa_query_value(a), fpisa_query_value(b)};
 	uint32_t n = a->is.keys + a->is.columns, m = b->is.keys + b->is.columns, k = 0;
 
+	/* The values follow, and both workers have all of them. */
+	if (n == m)
+		n = m += a->is.values;
 	while (k < n && k < m && are_equal(&a->columns[k], &b->columns[k]))
 		k++;
-	if (k == n && k == m && are_equal(&values[0], &values[1]))
+	if (k == n && k == m)
 		return 0;
-	describe_at(q, b, k, has);
-	describe_at(q, a, k, wants);
+	describe_at(b, k, m, has);
+	describe_at(a, k, n, wants);
 	return 1;
 }
 
@@ -84,7 +81,7 @@ static int check_columns(const struct fpisa_query *q)
 	for (uint32_t i = 1; i < q->n_workers; i++) {
 		int n;
 
-		if (!compare_columns(q, &q->worker[0], &q->worker[i], has, wants))
+		if (!compare_columns(&q->worker[0], &q->worker[i], has, wants))
 			continue;
 		n = snprintf(entry, sizeof(entry), "%s worker %s has %s instead of %s", used ? ";" : "",
 			     q->worker[i].name, has, wants);
@@ -100,39 +97,86 @@ static int check_columns(const struct fpisa_query *q)
 				  q->worker[0].name, list);
 }
 
-/*
- * Choose the form of values and the length of keys for direct rows. Choose the shortest, but include a count if rows
- * need one.
- */
-static void choose_rows(struct fpisa_query *q)
+/* Choose the form of values, the shortest that all of them have. */
+static int choose_form(struct fpisa_query *q)
 {
 	const struct fpisa_query_worker *w = &q->worker[0];
-	const struct fpisa_column value = fpisa_query_value(w);
-	int counts = q->options.preaggregate || q->options.pruning == FPISA_PRUNING_WORKERS;
-	size_t most = 0;
+	char first[COLUMN_TEXT], other[COLUMN_TEXT];
 
-	q->form = q->value ? fpisa_column_form(&value) : FPISA_FORM_REAL;
-	counts |= fpisa_form_is_wide(q->form);
+	q->form = w->is.values ? 0 : FPISA_FORM_REAL;
+	for (uint32_t i = 0; i < w->is.values; i++) {
+		q->form = fpisa_form_of_both(q->form, fpisa_column_form(fpisa_query_value(w, i)));
+		if (q->form)
+			continue;
+		describe_column(fpisa_query_value(w, 0), first);
+		describe_column(fpisa_query_value(w, i), other);
+		return fpisa_fail(-EINVAL,
+				  "columns %s and %s are not aggregated by one query; use one for reals and doubles, and "
+				  "another for integers and decimals",
+				  first, other);
+	}
+	return 0;
+}
+
+/* Choose the length of keys for direct rows. Choose the shortest, but include a count if rows need one. */
+static void choose_keys(struct fpisa_query *q)
+{
+	const struct fpisa_query_worker *w = &q->worker[0];
+	int counts = q->options.preaggregate || q->options.pruning == FPISA_PRUNING_WORKERS || q->numbered ||
+		     fpisa_form_is_wide(q->form);
+	size_t most = q->numbered;
+
 	for (uint32_t i = 0; i < w->is.keys; i++)
 		most += fpisa_key_most(&w->columns[i]);
 	for (uint32_t i = 0; i < q->n_workers; i++)
-		counts |= q->worker[i].is.value_may_be_null;
+		counts |= fpisa_query_may_be_null(&q->worker[i]);
 	if (q->kind == FPISA_QUERY_TOPN)
 		q->key_bytes = 8;
 	else
 		q->key_bytes = most <= 4 && !counts ? 4 : most <= 8 ? 8 : most <= 16 ? 16 : 32;
 }
 
-/* Return the type of an aggregate of the query's value. `type` is the type of the aggregate if the value is a real. */
-static uint32_t aggregate_type(const struct fpisa_query *q, const char *name, uint32_t type)
+/* Return the type of an aggregate of a value. `type` is the type of the aggregate if the value is a real. */
+static uint32_t aggregate_type(uint32_t of, enum aggregate aggregate, uint32_t type)
 {
-	uint32_t is = q->worker[0].is.value_type;
-
-	if (is == FPISA_COLUMN_REAL || !strcmp(name, "count"))
+	if (of == FPISA_COLUMN_REAL || aggregate == COUNT)
 		return type;
-	if (is == FPISA_COLUMN_DOUBLE)
+	if (of == FPISA_COLUMN_DOUBLE)
 		return FPISA_COLUMN_DOUBLE;
-	return !strcmp(name, "min") || !strcmp(name, "max") ? is : FPISA_COLUMN_DECIMAL;
+	return aggregate == MIN || aggregate == MAX ? of : FPISA_COLUMN_DECIMAL;
+}
+
+/*
+ * Return the number of the answer's columns before the aggregates. If there are several values, the number of rows is
+ * before them.
+ */
+static uint32_t before_aggregates(const struct fpisa_query *q)
+{
+	return q->worker[0].is.keys + q->numbered;
+}
+
+/* Name and describe the aggregates of the values. */
+static int describe_aggregates(struct fpisa_query *q)
+{
+	const struct fpisa_query_worker *w = &q->worker[0];
+	struct fpisa_query_column *out = &q->out[before_aggregates(q)];
+	char *name = q->names = malloc(w->is.values * AGGREGATES * NAME + 1);
+
+	if (!name)
+		return fpisa_fail(-ENOMEM, "no memory for columns");
+	for (uint32_t i = 0; i < w->is.values; i++) {
+		const struct fpisa_column *c = fpisa_query_value(w, i);
+
+		for (enum aggregate k = COUNT; k < AGGREGATES; k++, out++, name += NAME) {
+			*out = aggregates[k];
+			out->type = aggregate_type(c->type, k, out->type);
+			if (!q->numbered)
+				continue;
+			snprintf(name, NAME, "%s(%s)", aggregates[k].name, c->name);
+			out->name = name;
+		}
+	}
+	return 0;
 }
 
 int fpisa_query_describe(struct fpisa_query *q)
@@ -141,10 +185,12 @@ int fpisa_query_describe(struct fpisa_query *q)
 	int groups = q->kind == FPISA_QUERY_TABLE, rc = check_columns(q);
 	uint32_t n = groups ? w->is.keys : w->is.columns, first = groups ? 0 : w->is.keys;
 
+	if (!rc)
+		rc = choose_form(q);
 	if (rc)
 		return rc;
-	choose_rows(q);
-	q->n_out = n + (!groups ? 0 : q->value ? (uint32_t)AGGREGATES : 1);
+	choose_keys(q);
+	q->n_out = n + (!groups ? 0 : w->is.values * AGGREGATES + (q->numbered || !q->value));
 	q->out = calloc(q->n_out, sizeof(*q->out));
 	q->text = calloc(q->n_out, sizeof(*q->text));
 	q->space = groups ? malloc(q->n_out * CELL) : NULL;
@@ -153,11 +199,10 @@ int fpisa_query_describe(struct fpisa_query *q)
 	for (uint32_t i = 0; i < n; i++)
 		q->out[i] = (struct fpisa_query_column){w->columns[first + i].name, w->columns[first + i].type,
 							w->columns[first + i].not_null};
-	for (uint32_t i = n; i < q->n_out; i++) {
-		q->out[i] = aggregates[i - n];
-		q->out[i].type = aggregate_type(q, q->out[i].name, q->out[i].type);
-	}
-	return 0;
+	if (!groups)
+		return 0;
+	q->out[n] = aggregates[COUNT];
+	return describe_aggregates(q);
 }
 
 uint32_t fpisa_query_precision(const struct fpisa_query *q, uint32_t column, uint32_t *scale)
@@ -166,13 +211,14 @@ uint32_t fpisa_query_precision(const struct fpisa_query *q, uint32_t column, uin
 	struct fpisa_column c = {0};
 
 	if (q && column < q->n_out && q->out) {
-		const char *name = q->out[column].name;
-		bool of_value = !strcmp(name, "min") || !strcmp(name, "max");
-
-		if (q->kind != FPISA_QUERY_TABLE || column < w->is.keys)
+		if (q->kind != FPISA_QUERY_TABLE || column < w->is.keys) {
 			c = w->columns[(q->kind == FPISA_QUERY_TABLE ? 0 : w->is.keys) + column];
-		else if (of_value)
-			c = fpisa_query_value(w);
+		} else if (w->is.values && column >= before_aggregates(q)) {
+			uint32_t i = column - before_aggregates(q);
+
+			if (i % AGGREGATES == MIN || i % AGGREGATES == MAX)
+				c = *fpisa_query_value(w, i / AGGREGATES);
+		}
 	}
 	if (scale)
 		*scale = c.scale;
@@ -271,18 +317,33 @@ uint64_t fpisa_query_files(const struct fpisa_query *q, int joined)
 
 /* -- the first N rows ------------------------------------------------------------------- */
 
+/* Return the number of rows of the answer before the first NULL at its end. */
+static uint64_t count_values(const struct fpisa_query *q)
+{
+	return q->top.n < q->options.limit ? q->top.n : q->options.limit;
+}
+
+/* Return row `i` of the answer, or NULL if the row's value is NULL. */
+static const struct fpisa_top_row *value_at(const struct fpisa_query *q, uint64_t i, uint64_t nulls)
+{
+	if (q->options.nulls_first)
+		return i < nulls ? NULL : &q->top.rows[i - nulls];
+	return i < count_values(q) ? &q->top.rows[i] : NULL;
+}
+
 /* Return the worker that has row `i` of the answer, and the row's place. */
 static struct fpisa_top_row place_of(const struct fpisa_query *q, uint64_t i, uint64_t nulls)
 {
-	uint64_t values = q->top.n < q->options.limit ? q->top.n : q->options.limit, first;
+	const struct fpisa_top_row *row = value_at(q, i, nulls);
 	struct fpisa_top_row at = {0};
+	uint64_t first;
 
-	if (q->options.nulls_first ? i >= nulls : i < values) {
-		at = q->top.rows[q->options.nulls_first ? i - nulls : i];
+	if (row) {
+		at = *row;
 		at.worker = q->of_rank[at.worker];
 		return at;
 	}
-	first = q->options.nulls_first ? i : i - values;
+	first = q->options.nulls_first ? i : i - count_values(q);
 	while (first >= q->worker[at.worker].n_nulls)
 		first -= q->worker[at.worker++].n_nulls;
 	at.row = q->worker[at.worker].nulls[first];
@@ -296,6 +357,18 @@ static uint64_t count_nulls(const struct fpisa_query *q)
 	for (uint32_t i = 0; i < q->n_workers; i++)
 		n += q->worker[i].n_nulls;
 	return n < q->options.limit ? n : q->options.limit;
+}
+
+int fpisa_query_tied(const struct fpisa_query *q)
+{
+	const struct fpisa_top_row *last, *before;
+
+	if (!q || q->kind != FPISA_QUERY_TOPN || q->phase != FPISA_PHASE_DONE || q->total < 2 ||
+	    q->total < q->options.limit)
+		return 0;
+	last = value_at(q, q->total - 1, count_nulls(q));
+	before = value_at(q, q->total - 2, count_nulls(q));
+	return last && before ? !fpisa_top_compare(last, before) : last == before;
 }
 
 /* For each worker, allocate the places of its rows in the answer. */
@@ -455,20 +528,34 @@ static char *give(struct fpisa_query *q, uint32_t i)
 	return cell(q, i);
 }
 
-static void value_text(const struct fpisa_query *q, uint64_t bits, char *to)
+static void value_text(const struct fpisa_column *c, uint64_t bits, char *to)
 {
-	if (q->groups.config.form == FPISA_FORM_DOUBLE)
+	if (c->type == FPISA_COLUMN_DOUBLE)
 		fpisa_double_text(bits, to);
 	else
 		fpisa_real_text((uint32_t)bits, to);
 }
 
-/* Write the aggregates of reals or doubles, starting with output `i`. */
-static void float_texts(struct fpisa_query *q, const struct fpisa_query_group *g, uint32_t i)
+/* Write the value of a place in the order of the group's form. */
+static void ordered_text(const struct fpisa_query *q, const struct fpisa_column *c, uint32_t narrow, uint64_t wide,
+			 char *to)
 {
-	const int is_double = q->groups.config.form == FPISA_FORM_DOUBLE;
+	if (q->groups.config.form != FPISA_FORM_DOUBLE)
+		value_text(c, fpisa_order_value(narrow), to);
+	else if (c->type == FPISA_COLUMN_DOUBLE)
+		value_text(c, fpisa_order_value64(wide), to);
+	else
+		value_text(c, fpisa_double_narrow(fpisa_order_value64(wide)), to);
+}
+
+/* Write the aggregates of a column of reals or doubles, starting with the output `i` of the count. */
+static void float_texts(struct fpisa_query *q, const struct fpisa_query_group *g, const struct fpisa_column *c,
+			uint32_t i)
+{
 	const struct fpisa_format wide = fpisa_superacc_format(FPISA_FORMAT_FP64),
-				  form = is_double ? wide : fpisa_superacc_format(FPISA_FORMAT_FP32);
+				  narrow = fpisa_superacc_format(FPISA_FORMAT_FP32),
+				  form = q->groups.config.form == FPISA_FORM_DOUBLE ? wide : narrow,
+				  as = c->type == FPISA_COLUMN_DOUBLE ? wide : narrow;
 	union fpisa_superacc_full sum;
 	uint32_t flags = 0;
 	int overflow;
@@ -476,14 +563,14 @@ static void float_texts(struct fpisa_query *q, const struct fpisa_query_group *g
 	if (wanted(q, FPISA_AGGREGATE_SUM | FPISA_AGGREGATE_AVG, 0))
 		fpisa_groups_sum(&q->groups, g, &sum);
 	if (wanted(q, FPISA_AGGREGATE_SUM, 0))
-		value_text(q, fpisa_superacc_read(&sum.acc, form, form, 0, &flags), give(q, i));
+		value_text(c, fpisa_superacc_read(&sum.acc, form, as, 0, &flags), give(q, i + SUM));
 	overflow = !!(flags & FPISA_OVERFLOW);
 	if (wanted(q, FPISA_AGGREGATE_MIN, overflow))
-		value_text(q, is_double ? fpisa_order_value64(g->least) : fpisa_order_value(g->min), give(q, i + 1));
+		ordered_text(q, c, g->min, g->least, give(q, i + MIN));
 	if (wanted(q, FPISA_AGGREGATE_MAX, overflow))
-		value_text(q, is_double ? fpisa_order_value64(g->most) : fpisa_order_value(g->max), give(q, i + 2));
+		ordered_text(q, c, g->max, g->most, give(q, i + MAX));
 	if (wanted(q, FPISA_AGGREGATE_AVG, 0))
-		fpisa_double_text(fpisa_superacc_read(&sum.acc, form, wide, 1, &flags), give(q, i + 3));
+		fpisa_double_text(fpisa_superacc_read(&sum.acc, form, wide, 1, &flags), give(q, i + AVG));
 }
 
 /* Write the 128-bit integer that has this place in the order of integers. */
@@ -494,58 +581,155 @@ static void place_text(const __u64 place[2], unsigned int scale, char *to)
 	fpisa_decimal_text(x, scale, to);
 }
 
-static void integer_texts(struct fpisa_query *q, const struct fpisa_query_group *g, uint32_t i)
+/* Write the date or the timestamp that has this place in the order of integers. */
+static int day_text(const __u64 place[2], const struct fpisa_column *c, char *to)
 {
-	const unsigned int scale = q->worker[0].is.value_scale;
+	const int64_t x = (int64_t)place[0];
+	int fits = (place[1] ^ 1ull << 63) == (__u64)(x >> 63);
 
-	if (wanted(q, FPISA_AGGREGATE_SUM, 0))
-		fpisa_decimal_text(g->sum, scale, give(q, i));
-	if (wanted(q, FPISA_AGGREGATE_MIN, 0))
-		place_text(g->lowest, scale, give(q, i + 1));
-	if (wanted(q, FPISA_AGGREGATE_MAX, 0))
-		place_text(g->highest, scale, give(q, i + 2));
-	if (wanted(q, FPISA_AGGREGATE_AVG, 0))
-		fpisa_decimal_average(g->sum, scale, g->count, give(q, i + 3));
+	if (!fits || !(c->type == FPISA_COLUMN_DATE ? fpisa_date_valid(x) : fpisa_timestamp_valid(x)))
+		return fpisa_fail(-EILSEQ, "a group has a day that is not in the table; please report this bug");
+	if (c->type == FPISA_COLUMN_DATE)
+		fpisa_date_text((int32_t)x, to);
+	else
+		fpisa_timestamp_text(x, to);
+	return 0;
 }
 
-static void aggregate_texts(struct fpisa_query *q, const struct fpisa_query_group *g, uint32_t i)
+/* Write the aggregates of dates or timestamps, which have no sum. */
+static int day_texts(struct fpisa_query *q, const struct fpisa_query_group *g, const struct fpisa_column *c, uint32_t i)
 {
-	for (uint32_t k = i; k < q->n_out; k++)
-		q->text[k] = NULL;
+	int rc = 0;
+
+	if (wanted(q, FPISA_AGGREGATE_MIN, 0))
+		rc = day_text(g->lowest, c, give(q, i + MIN));
+	if (!rc && wanted(q, FPISA_AGGREGATE_MAX, 0))
+		rc = day_text(g->highest, c, give(q, i + MAX));
+	return rc;
+}
+
+static void integer_texts(struct fpisa_query *q, const struct fpisa_query_group *g, const struct fpisa_column *c,
+			  uint32_t i)
+{
+	if (wanted(q, FPISA_AGGREGATE_SUM, 0))
+		fpisa_decimal_text(g->sum, c->scale, give(q, i + SUM));
+	if (wanted(q, FPISA_AGGREGATE_MIN, 0))
+		place_text(g->lowest, c->scale, give(q, i + MIN));
+	if (wanted(q, FPISA_AGGREGATE_MAX, 0))
+		place_text(g->highest, c->scale, give(q, i + MAX));
+	if (wanted(q, FPISA_AGGREGATE_AVG, 0))
+		fpisa_decimal_average(g->sum, c->scale, g->count, give(q, i + AVG));
+}
+
+static void count_text(struct fpisa_query *q, const struct fpisa_query_group *g, uint32_t i)
+{
+	snprintf(give(q, i), CELL, "%llu", (unsigned long long)g->count);
+}
+
+/* Write the aggregates of value `k` of the group. Return 0, or -EILSEQ with the message set. */
+static int aggregate_texts(struct fpisa_query *q, const struct fpisa_query_group *g, uint32_t k)
+{
+	const struct fpisa_column *c = fpisa_query_value(&q->worker[0], k);
+	uint32_t i = before_aggregates(q) + k * AGGREGATES;
+
+	count_text(q, g, i);
+	for (enum aggregate a = SUM; a < AGGREGATES; a++)
+		q->text[i + a] = NULL;
 	if (!g->count || !fpisa_group_has_values(&q->groups.config, g))
-		return;
+		return 0;
+	if (c->type == FPISA_COLUMN_DATE || c->type == FPISA_COLUMN_TIMESTAMP)
+		return day_texts(q, g, c, i);
 	if (fpisa_form_is_integer(q->groups.config.form))
-		integer_texts(q, g, i);
+		integer_texts(q, g, c, i);
 	else
-		float_texts(q, g, i);
+		float_texts(q, g, c, i);
+	return 0;
+}
+
+/* Write the group of a table without rows. */
+static int empty_total(struct fpisa_query *q)
+{
+	memset(q->text, 0, q->n_out * sizeof(*q->text));
+	strcpy(give(q, 0), "0");
+	for (uint32_t k = 0; k < q->worker[0].is.values; k++)
+		strcpy(give(q, before_aggregates(q) + k * AGGREGATES), "0");
+	return 1;
+}
+
+static int bad_key(void)
+{
+	return fpisa_fail(-EILSEQ, "a received key does not have the form of options.by; please report this bug");
+}
+
+static int next_group(struct fpisa_query *q, const struct fpisa_query_group **g)
+{
+	int rc = fpisa_groups_next(&q->groups, g);
+
+	return rc == -EEXIST ? fpisa_query_key_twice(q) : rc;
+}
+
+static int key_texts(struct fpisa_query *q, const struct fpisa_query_group *g)
+{
+	const struct fpisa_query_worker *w = &q->worker[0];
+	size_t at = 0, most = q->groups.config.key_bytes - q->numbered;
+
+	for (uint32_t i = 0; i < w->is.keys; i++) {
+		int null = 0,
+		    end = fpisa_key_take((const uint8_t *)g->key, at, most, &w->columns[i], cell(q, i), CELL, &null);
+
+		if (end < 0)
+			return bad_key();
+		at = (size_t)end;
+		q->text[i] = null ? NULL : cell(q, i);
+	}
+	return 0;
+}
+
+/*
+ * Write the aggregates of all values of the key whose group has number 0. The groups of its values are the next ones in
+ * the order of keys.
+ */
+static int next_values(struct fpisa_query *q, const struct fpisa_query_group *g)
+{
+	const uint32_t last = q->groups.config.key_bytes - 1;
+	uint8_t key[sizeof(g->key)];
+	int rc = 1;
+
+	memcpy(key, g->key, sizeof(key));
+	if (key[last])
+		return bad_key();
+	count_text(q, g, q->worker[0].is.keys);
+	for (uint32_t k = 0; rc > 0 && k < q->worker[0].is.values; k++) {
+		key[last] = (uint8_t)(k + 1);
+		rc = next_group(q, &g);
+		if (rc >= 0 && (!rc || memcmp(key, g->key, last + 1)))
+			return bad_key();
+		if (rc > 0)
+			rc = aggregate_texts(q, g, k) ? -EILSEQ : 1;
+	}
+	return rc;
 }
 
 static int next_of_groups(struct fpisa_query *q)
 {
-	const struct fpisa_query_worker *w = &q->worker[0];
 	const struct fpisa_query_group *g;
-	size_t at = 0;
-	int rc = fpisa_groups_next(&q->groups, &g);
+	int rc = next_group(q, &g);
 
-	if (rc == -EEXIST)
-		return fpisa_query_key_twice(q);
+	if (!rc && !q->by && !q->next++)
+		return empty_total(q);
 	if (rc <= 0)
 		return rc;
-	for (uint32_t i = 0; i < w->is.keys; i++) {
-		int null = 0, end = fpisa_key_take((const uint8_t *)g->key, at, q->groups.config.key_bytes,
-						   &w->columns[i], cell(q, i), CELL, &null);
-
-		if (end < 0)
-			return fpisa_fail(
-				-EILSEQ, "a received key does not have the form of options.by; please report this bug");
-		at = (size_t)end;
-		q->text[i] = null ? NULL : cell(q, i);
-	}
-	snprintf(cell(q, w->is.keys), CELL, "%llu", (unsigned long long)g->count);
-	q->text[w->is.keys] = cell(q, w->is.keys);
+	q->next++;
+	rc = key_texts(q, g);
+	if (rc)
+		return rc;
+	if (q->numbered)
+		return next_values(q, g);
 	if (q->value)
-		aggregate_texts(q, g, w->is.keys + 1);
-	return 1;
+		rc = aggregate_texts(q, g, 0);
+	else
+		count_text(q, g, q->worker[0].is.keys);
+	return rc ? rc : 1;
 }
 
 int fpisa_query_row(struct fpisa_query *q)

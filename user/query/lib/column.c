@@ -128,6 +128,29 @@ double fpisa_double_canonical(double x)
 	return isnan(x) ? (double)NAN : x + 0.0;
 }
 
+void fpisa_row_widen(struct fpisa_row *r)
+{
+	float narrow;
+	double x;
+
+	memcpy(&narrow, &r->value, sizeof(narrow));
+	x = fpisa_double_canonical((double)narrow);
+	memcpy(&r->wide[0], &x, sizeof(x));
+	r->value = 0;
+}
+
+uint32_t fpisa_double_narrow(uint64_t bits)
+{
+	float narrow;
+	double x;
+	uint32_t out;
+
+	memcpy(&x, &bits, sizeof(x));
+	narrow = (float)x;
+	memcpy(&out, &narrow, sizeof(out));
+	return out;
+}
+
 static int parse_double(const char *text, uint64_t *bits)
 {
 	double x;
@@ -192,10 +215,20 @@ static void date_of(int32_t days, int *year, unsigned int *month, unsigned int *
 
 #define DATE_LEAST (-719162) /* 0001-01-01 */
 #define DATE_MOST 2932896    /* 9999-12-31 */
+#define DAY_US 86400000000ll
 
-int fpisa_date_valid(int32_t days)
+int fpisa_date_valid(int64_t days)
 {
 	return days >= DATE_LEAST && days <= DATE_MOST;
+}
+
+void fpisa_date_text(int32_t days, char text[FPISA_COLUMN_TEXT_MOST])
+{
+	unsigned int month, day;
+	int year;
+
+	date_of(days, &year, &month, &day);
+	snprintf(text, FPISA_COLUMN_TEXT_MOST, "%04d-%02u-%02u", year, month, day);
 }
 
 static unsigned int number_at(const char *text, int digits)
@@ -226,6 +259,62 @@ static int parse_date(const char *text, size_t len, int32_t *days)
 	/* A day that does not exist, such as 31 June, would become another date. */
 	date_of(*days, &y, &m, &d);
 	return d == day ? 0 : -ERANGE;
+}
+
+/* Return the number of the digits of a part of a time, or more than any part if one is not a digit. */
+static unsigned int part_of_time(const char *text)
+{
+	return count_digits(text, text + 2) == 2 ? number_at(text, 2) : 99;
+}
+
+/*
+ * Parse a timestamp YYYY-MM-DD HH:MM:SS[.FRACTION], with up to 6 digits of the second and T in place of the blank, or a
+ * date, which stands for its midnight.
+ */
+static int parse_timestamp(const char *text, size_t len, int64_t *us)
+{
+	const size_t digits = len > 20 ? len - 20 : 0;
+	unsigned int hour, minute, second;
+	int32_t days = 0;
+	int64_t fraction = 0;
+	int rc = parse_date(text, len < 10 ? len : 10, &days);
+
+	*us = days * DAY_US;
+	if (rc || len == 10)
+		return rc;
+	if (len < 19 || len == 20 || digits > 6 || (text[10] != ' ' && text[10] != 'T') || text[13] != ':' ||
+	    text[16] != ':' || (digits && (text[19] != '.' || count_digits(text + 20, text + 20 + digits) != digits)))
+		return -EINVAL;
+	hour = part_of_time(text + 11);
+	minute = part_of_time(text + 14);
+	second = part_of_time(text + 17);
+	if (hour > 23 || minute > 59 || second > 59)
+		return -ERANGE;
+	for (size_t i = 0; i < 6; i++)
+		fraction = 10 * fraction + (i < digits ? text[20 + i] - '0' : 0);
+	*us += ((hour * 60ll + minute) * 60 + second) * 1000000 + fraction;
+	return 0;
+}
+
+int fpisa_timestamp_valid(int64_t us)
+{
+	return us >= DATE_LEAST * DAY_US && us < (DATE_MOST + 1) * DAY_US;
+}
+
+void fpisa_timestamp_text(int64_t us, char text[FPISA_COLUMN_TEXT_MOST])
+{
+	int64_t days = us / DAY_US - (us % DAY_US < 0), second = (us - days * DAY_US) / 1000000;
+	int fraction = (int)((us - days * DAY_US) % 1000000), digits = 6;
+	size_t n;
+
+	fpisa_date_text((int32_t)days, text);
+	n = strlen(text);
+	n += (size_t)snprintf(text + n, FPISA_COLUMN_TEXT_MOST - n, " %02d:%02d:%02d", (int)(second / 3600),
+			      (int)(second / 60 % 60), (int)(second % 60));
+	for (; fraction && !(fraction % 10); fraction /= 10)
+		digits--;
+	if (fraction)
+		snprintf(text + n, FPISA_COLUMN_TEXT_MOST - n, ".%0*d", digits, fraction);
 }
 
 static void number_text(const char *format, double x, char text[FPISA_COLUMN_TEXT_MOST])
@@ -263,6 +352,7 @@ int fpisa_value_parse(const struct fpisa_column *c, const struct fpisa_field *f,
 {
 	int64_t number = 0;
 	uint64_t bits = 0;
+	int32_t days = 0;
 	int rc = 0;
 
 	switch (c->type) {
@@ -279,6 +369,13 @@ int fpisa_value_parse(const struct fpisa_column *c, const struct fpisa_field *f,
 		break;
 	case FPISA_COLUMN_INT64:
 		rc = parse_integer(f->text, f->len, INT64_MIN, INT64_MAX, &number);
+		break;
+	case FPISA_COLUMN_DATE:
+		rc = parse_date(f->text, f->len, &days);
+		number = days;
+		break;
+	case FPISA_COLUMN_TIMESTAMP:
+		rc = parse_timestamp(f->text, f->len, &number);
 		break;
 	default:
 		return -EINVAL;
@@ -297,6 +394,8 @@ uint32_t fpisa_column_form(const struct fpisa_column *c)
 		return FPISA_FORM_DOUBLE;
 	case FPISA_COLUMN_INT32:
 	case FPISA_COLUMN_INT64:
+	case FPISA_COLUMN_DATE:
+	case FPISA_COLUMN_TIMESTAMP:
 		return FPISA_FORM_INT64;
 	case FPISA_COLUMN_DECIMAL:
 		return c->precision <= FPISA_DECIMAL_INT64 ? FPISA_FORM_INT64 : FPISA_FORM_INT128;
@@ -304,11 +403,20 @@ uint32_t fpisa_column_form(const struct fpisa_column *c)
 	return 0;
 }
 
+uint32_t fpisa_form_of_both(uint32_t a, uint32_t b)
+{
+	if (!a || !b || a == b)
+		return a ? a : b;
+	if (fpisa_form_is_integer(a) != fpisa_form_is_integer(b))
+		return 0;
+	return fpisa_form_is_integer(a) ? FPISA_FORM_INT128 : FPISA_FORM_DOUBLE;
+}
+
 int fpisa_column_fits(const struct fpisa_column *c, uint32_t form)
 {
 	uint32_t is = fpisa_column_form(c);
 
-	return is && (is == form || (is == FPISA_FORM_INT64 && form == FPISA_FORM_INT128));
+	return is && fpisa_form_of_both(is, form) == form;
 }
 
 /* -- keys -------------------------------------------------------------------- */
@@ -325,6 +433,7 @@ static size_t width(const struct fpisa_column *c)
 		return 4;
 	case FPISA_COLUMN_DOUBLE:
 	case FPISA_COLUMN_INT64:
+	case FPISA_COLUMN_TIMESTAMP:
 		return 8;
 	}
 	return 0;
@@ -348,39 +457,11 @@ size_t fpisa_key_most(const struct fpisa_column *c)
 static int value_bytes(const struct fpisa_column *c, const struct fpisa_field *f, uint8_t out[FPISA_QUERY_KEY_BYTES],
 		       size_t *n)
 {
-	uint64_t wide = 0;
-	__u64 decimal[2];
-	int64_t number = 0;
-	int32_t days = 0;
+	__u64 wide[2] = {0};
 	uint32_t bits = 0;
-	int rc = 0;
+	int rc;
 
-	*n = width(c);
-	switch (c->type) {
-	case FPISA_COLUMN_DECIMAL:
-		rc = fpisa_decimal_parse(f->text, f->len, c->precision, c->scale, decimal);
-		memcpy(out, decimal, *n);
-		return rc;
-	case FPISA_COLUMN_REAL:
-		rc = fpisa_parse_real(f->text, &bits);
-		wide = fpisa_order_key(bits);
-		break;
-	case FPISA_COLUMN_DOUBLE:
-		rc = parse_double(f->text, &wide);
-		break;
-	case FPISA_COLUMN_INT32:
-		rc = parse_integer(f->text, f->len, INT32_MIN, INT32_MAX, &number);
-		wide = (uint64_t)number;
-		break;
-	case FPISA_COLUMN_INT64:
-		rc = parse_integer(f->text, f->len, INT64_MIN, INT64_MAX, &number);
-		wide = (uint64_t)number;
-		break;
-	case FPISA_COLUMN_DATE:
-		rc = parse_date(f->text, f->len, &days);
-		wide = (uint64_t)(int64_t)days;
-		break;
-	case FPISA_COLUMN_TEXT:
+	if (c->type == FPISA_COLUMN_TEXT) {
 		if (f->len >= FPISA_QUERY_KEY_BYTES)
 			return -ENOSPC;
 		out[0] = (uint8_t)f->len;
@@ -388,7 +469,11 @@ static int value_bytes(const struct fpisa_column *c, const struct fpisa_field *f
 		*n = f->len + 1;
 		return 0;
 	}
-	memcpy(out, &wide, *n);
+	rc = fpisa_value_parse(c, f, &bits, wide);
+	if (c->type == FPISA_COLUMN_REAL)
+		wide[0] = fpisa_order_key(bits);
+	*n = width(c);
+	memcpy(out, wide, *n);
 	return rc;
 }
 
@@ -410,6 +495,8 @@ int fpisa_text_valid(const struct fpisa_column *c, const char *text, size_t len)
 		return !parse_integer(text, len, INT64_MIN, INT64_MAX, &number);
 	case FPISA_COLUMN_DATE:
 		return !parse_date(text, len, &days);
+	case FPISA_COLUMN_TIMESTAMP:
+		return !parse_timestamp(text, len, &number);
 	case FPISA_COLUMN_TEXT:
 		return !memchr(text, 0, len);
 	}
@@ -447,9 +534,7 @@ int fpisa_key_take(const uint8_t key[FPISA_QUERY_KEY_BYTES], size_t at, size_t m
 	size_t n = width(c);
 	uint64_t wide = 0;
 	__u64 decimal[3] = {0};
-	unsigned int month, day;
 	char digits[FPISA_DECIMAL_TEXT];
-	int year;
 
 	*text = 0;
 	*null = 0;
@@ -498,8 +583,12 @@ int fpisa_key_take(const uint8_t key[FPISA_QUERY_KEY_BYTES], size_t at, size_t m
 	case FPISA_COLUMN_DATE:
 		if (!fpisa_date_valid((int32_t)wide))
 			return -EINVAL;
-		date_of((int32_t)wide, &year, &month, &day);
-		snprintf(text, size, "%04d-%02u-%02u", year, month, day);
+		fpisa_date_text((int32_t)wide, text);
+		break;
+	case FPISA_COLUMN_TIMESTAMP:
+		if (!fpisa_timestamp_valid((int64_t)wide))
+			return -EINVAL;
+		fpisa_timestamp_text((int64_t)wide, text);
 		break;
 	default:
 		return -EINVAL;

@@ -6,6 +6,7 @@
  * 	int32, date	4 bytes; a date is days since 1970-01-01
  * 	real		4 bytes, the value's place in the order of doc/query-wire.md
  * 	int64		8 bytes
+ * 	timestamp	8 bytes, microseconds since 1970-01-01 00:00:00
  * 	decimal		an integer in units of the last digit, of 8 bytes up to a precision of 18, else 16 bytes
  * 	double		8 bytes, with -0 as 0, and with a single NaN
  * 	text		one byte with the length of the text, then the text
@@ -68,19 +69,38 @@ int fpisa_column_name_valid(const char *name);
 int fpisa_parse_real(const char *text, uint32_t *bits);
 
 /*
- * Parse the value of a column of numbers. Store a real in *narrow, and a double or a 128-bit integer in wide[]. Return
- * 0, -EINVAL or -ERANGE as above.
+ * Parse the value of a column of numbers or dates. Store a real in *narrow, and a double or a 128-bit integer in wide[].
+ * A date is a number of days, and a timestamp a number of microseconds. Return 0, -EINVAL or -ERANGE as above.
  */
 int fpisa_value_parse(const struct fpisa_column *c, const struct fpisa_field *f, uint32_t *narrow, __u64 wide[2]);
 
 /* Return whether this number of days since 1970-01-01 is a date in the years 1 to 9999. */
-int fpisa_date_valid(int32_t days);
+int fpisa_date_valid(int64_t days);
+
+/* Return whether this number of microseconds since 1970-01-01 00:00:00 is in the years 1 to 9999. */
+int fpisa_timestamp_valid(int64_t us);
+
+/* Write a valid date or timestamp as text. */
+void fpisa_date_text(int32_t days, char text[FPISA_COLUMN_TEXT_MOST]);
+void fpisa_timestamp_text(int64_t us, char text[FPISA_COLUMN_TEXT_MOST]);
 
 /* Return the double in the form that keys and values contain, with -0 as 0 and a single NaN. */
 double fpisa_double_canonical(double x);
 
+/* Replace the row's real by the double that equals it. */
+struct fpisa_row;
+void fpisa_row_widen(struct fpisa_row *r);
+
+/* Return the bits of the real next to a double. */
+uint32_t fpisa_double_narrow(uint64_t bits);
+
 /* Return the enum fpisa_value_form that takes the fewest bytes for the column's values, or 0 if they have no form. */
 uint32_t fpisa_column_form(const struct fpisa_column *c);
+
+/*
+ * Return the form that takes the fewest bytes for values of both forms, or 0 if there is none. 0 stands for no values.
+ */
+uint32_t fpisa_form_of_both(uint32_t a, uint32_t b);
 
 /* Return whether rows of a query with this form can contain values of the column. */
 int fpisa_column_fits(const struct fpisa_column *c, uint32_t form);

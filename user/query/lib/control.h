@@ -5,7 +5,7 @@
  * senders are:
  *
  * 	OPEN	master	the request: struct fpisa_query_open, then the strings of enum fpisa_query_string
- * 	READY	worker	struct fpisa_query_ready, then a struct fpisa_column for each column of the key and of the rows
+ * 	READY	worker	struct fpisa_query_ready, then a struct fpisa_column for each column of the key, of the rows and to aggregate
  * 	START	master	struct fpisa_query_start: begin a new attempt, starting with the first row
  * 	WORKING	worker	empty while the worker makes progress, or a bitmap of the ranks for whose join keys the worker waits
  * 	LOST	worker	the attempt whose epoch is over, 4 bytes
@@ -35,7 +35,7 @@
 /* The strings of OPEN in their order. "" means that the option was not given. */
 enum fpisa_query_string {
 	FPISA_STRING_TABLE,
-	FPISA_STRING_VALUE,
+	FPISA_STRING_VALUE, /* columns to aggregate, or the column to order by */
 	FPISA_STRING_BY,
 	FPISA_STRING_COLUMNS,
 	FPISA_STRING_WHERE,
@@ -73,15 +73,18 @@ struct fpisa_query_open {
 	__u64 token;
 	__u64 limit;
 	__u64 seed;
+	/*
+	 * 1: the last byte of a key is 0 in a row that only counts, which each row of the table has, and 1 + i in a row
+	 * with the value of column i; 0: rows have the value of one column at most
+	 */
+	__u32 numbered;
+	__u32 zero;
 };
 
 struct fpisa_query_ready {
-	__u32 keys, columns;
-	__u16 port; /* UDP port of the worker for direct rows */
-	__u16 value_may_be_null;
-	/* same values as in struct fpisa_column; 0 if there is no value */
-	__u8 value_type, value_precision, value_scale;
-	__u8 zero;
+	__u32 keys, columns, values; /* `values` is the number of columns of FPISA_STRING_VALUE */
+	__u16 port;		     /* UDP port of the worker for direct rows */
+	__u16 zero;
 	/* numbers that identify the files of the tables, and change when rows or schema are written or replaced */
 	__u64 file, joined_file;
 };

@@ -94,6 +94,7 @@ static int begin_groups(struct fpisa_query *q, uint32_t key_bytes, uint32_t form
 
 	q->groups.spill = q->options.spill;
 	q->groups.spill_arg = q->options.spill_arg;
+	q->groups.ordered = q->numbered;
 	return rc;
 }
 
@@ -108,18 +109,23 @@ static int prepare(struct fpisa_query *q, const struct fpisa_member *m, uint32_t
 	return q->top.rows ? 0 : fpisa_top_init(&q->top, limit);
 }
 
-/* Check that the aggregator's query has values of the requested column's form. */
+/* Check that the aggregator's query has values of a form that all requested columns have. */
 static int check_form(const struct fpisa_query *q)
 {
-	const struct fpisa_column value = fpisa_query_value(&q->worker[0]);
+	const struct fpisa_query_worker *w = &q->worker[0];
 	char type[FPISA_COLUMN_TYPE_MOST];
 
-	if (!q->value || fpisa_column_fits(&value, q->member.form))
-		return 0;
-	fpisa_column_type_text(&value, type);
-	return fpisa_fail(-EINVAL, "query %u at the aggregator has --values %s; column %s is %s and needs --values %s",
-			  q->options.query, fpisa_form_name(q->member.form), q->value, type,
-			  fpisa_form_name(fpisa_column_form(&value)));
+	for (uint32_t i = 0; i < w->is.values; i++) {
+		const struct fpisa_column *c = fpisa_query_value(w, i);
+
+		if (fpisa_column_fits(c, q->member.form))
+			continue;
+		fpisa_column_type_text(c, type);
+		return fpisa_fail(
+			-EINVAL, "query %u at the aggregator has --values %s; column %s is %s and needs --values %s",
+			q->options.query, fpisa_form_name(q->member.form), c->name, type, fpisa_form_name(q->form));
+	}
+	return 0;
 }
 
 int fpisa_query_check_parameters(struct fpisa_query *q)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Groups in memory. groups.h documents the functions. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,6 +152,7 @@ void fpisa_groups_free(struct fpisa_groups *g)
 {
 	free(g->buckets);
 	free(g->group);
+	free(g->order);
 	*g = (struct fpisa_groups){0};
 }
 
@@ -301,9 +303,28 @@ int fpisa_groups_put(struct fpisa_groups *g, const struct fpisa_query_group *gro
 	return 0;
 }
 
+static int by_key(const void *a, const void *b, void *groups)
+{
+	const struct fpisa_groups *g = groups;
+	const uint32_t *x = a, *y = b;
+
+	return memcmp(g->group[*x].key, g->group[*y].key, g->config.key_bytes);
+}
+
+static int set_order(struct fpisa_groups *g)
+{
+	g->order = malloc((g->state.used + 1ull) * sizeof(*g->order));
+	if (!g->order)
+		return no_memory(g);
+	for (uint32_t i = 0; i < g->state.used; i++)
+		g->order[i] = i;
+	qsort_r(g->order, g->state.used, sizeof(*g->order), by_key, g);
+	return 0;
+}
+
 int fpisa_groups_settle(struct fpisa_groups *g)
 {
-	int rc = g->spilled ? spill(g) : 0;
+	int rc = g->spilled ? spill(g) : g->ordered ? set_order(g) : 0;
 
 	if (!g->spilled || rc)
 		return rc;
@@ -418,16 +439,23 @@ static int next_record(struct fpisa_groups *g)
 	return rc < 0 ? spill_failed(rc) : 1;
 }
 
+/* Return the next group in memory. */
+static struct fpisa_query_group *group_at(const struct fpisa_groups *g)
+{
+	return &g->group[g->order ? g->order[g->next] : g->next];
+}
+
 /* Add up all groups of the next key of doubles. */
 static int next_key(struct fpisa_groups *g)
 {
 	struct fpisa_query_group *at, further;
 
-	while (g->next < g->state.used && g->group[g->next].pad & FURTHER)
+	while (g->next < g->state.used && group_at(g)->pad & FURTHER)
 		g->next++;
 	if (g->next == g->state.used)
 		return 0;
-	at = &g->group[g->next++];
+	at = group_at(g);
+	g->next++;
 	begin_merged(g, at);
 	while (at->next) {
 		at = &g->group[at->next - 1];
@@ -446,7 +474,8 @@ int fpisa_groups_next(struct fpisa_groups *g, const struct fpisa_query_group **g
 		return next_key(g);
 	if (g->next == g->state.used)
 		return 0;
-	*group = &g->group[g->next++];
+	*group = group_at(g);
+	g->next++;
 	return 1;
 }
 

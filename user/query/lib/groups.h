@@ -29,8 +29,10 @@ struct fpisa_groups {
 	 */
 	const struct fpisa_query_spill *spill;
 	void *spill_arg;
-	int spilled;   /* groups have been spilled, so a key may have several records */
-	uint64_t next; /* index of the next group */
+	int spilled;	 /* groups have been spilled, so a key may have several records */
+	int ordered;	 /* return groups in the order of their keys' bytes; set this after fpisa_groups_init() */
+	uint32_t *order; /* the groups in this order, after fpisa_groups_settle() */
+	uint64_t next;	 /* index of the next group, in this order if there is one */
 	int is_ahead;
 	struct fpisa_query_group merged, ahead; /* the current record, and the next record */
 	union fpisa_superacc_full total;	/* the sum of the current group of doubles */

@@ -39,7 +39,8 @@ struct fpisa_query_worker {
 	int ready, done, fetching;
 	uint64_t heard_ns; /* when the worker last sent something, or was sent its current request */
 	struct fpisa_query_ready is;
-	struct fpisa_column *columns; /* is.keys columns of the key, followed by is.columns columns of the rows */
+	/* is.keys columns of the key, then is.columns columns of the rows, then is.values columns to aggregate */
+	struct fpisa_column *columns;
 	struct fpisa_query_done said;
 	uint64_t *nulls;
 	size_t n_nulls;
@@ -61,7 +62,8 @@ struct fpisa_query {
 	char *table, *value, *by, *columns, *where, *key_file;
 	char *join, *on, *there, *join_where;
 	struct fpisa_psk psk;
-	uint8_t kind; /* FPISA_QUERY_SCAN or an enum fpisa_job_kind */
+	uint8_t kind;	  /* FPISA_QUERY_SCAN or an enum fpisa_job_kind */
+	uint8_t numbered; /* keys end with the number of a value, and `value` is a list of columns (control.h) */
 	struct fpisa_address aggregator;
 	uint16_t aggregator_port;
 	int poll, timer;
@@ -98,6 +100,7 @@ struct fpisa_query {
 
 	struct fpisa_query_column *out;
 	uint32_t n_out;
+	char *names;   /* names of aggregates of several columns */
 	uint64_t next; /* index of the answer's next row */
 	size_t total;
 	const char **text; /* texts of the current row */
@@ -109,17 +112,20 @@ struct fpisa_query {
 	uint8_t *held, kept;  /* the byte after the last text, which is now 0, and its original value */
 };
 
-/*
- * Return the column of the value at this worker. If the query has no value, the column has neither a name nor a type.
- */
-static inline struct fpisa_column fpisa_query_value(const struct fpisa_query_worker *w)
+/* Return column `i` of the w->is.values columns to aggregate. */
+static inline const struct fpisa_column *fpisa_query_value(const struct fpisa_query_worker *w, uint32_t i)
 {
-	return (struct fpisa_column){
-		.type = w->is.value_type,
-		.not_null = !w->is.value_may_be_null,
-		.precision = w->is.value_precision,
-		.scale = w->is.value_scale,
-	};
+	return &w->columns[w->is.keys + w->is.columns + i];
+}
+
+/* Return whether a value of the worker may be NULL. */
+static inline int fpisa_query_may_be_null(const struct fpisa_query_worker *w)
+{
+	int may_be = 0;
+
+	for (uint32_t i = 0; i < w->is.values; i++)
+		may_be |= !fpisa_query_value(w, i)->not_null;
+	return may_be;
 }
 
 /* Set the query's error and message. Return `error`. */

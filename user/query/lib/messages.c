@@ -61,25 +61,26 @@ static int is_column(struct fpisa_column *c)
 	return fpisa_column_valid(c) && fpisa_column_name_valid(c->name) && c->not_null <= 1;
 }
 
-/* Return whether the value has the type of a number. A query without a value must not have a type. */
-static int is_value_column(const struct fpisa_query *q, const struct fpisa_query_worker *w)
+/* Return whether the values are the columns of the request, and have the types of numbers, dates or timestamps. */
+static int are_values(const struct fpisa_query *q, const struct fpisa_query_worker *w)
 {
-	const struct fpisa_column c = fpisa_query_value(w);
+	for (uint32_t i = 0; i < w->is.values; i++) {
+		const struct fpisa_column *c = fpisa_query_value(w, i);
 
-	if (!q->value)
-		return !c.type && !c.precision && !c.scale;
-	return fpisa_column_valid(&c) && fpisa_column_form(&c);
+		if (!fpisa_column_form(c))
+			return 0;
+	}
+	return are_named(fpisa_query_value(w, 0), w->is.values, q->value ? q->value : "");
 }
 
 /* Return whether the column of rows is not the value, or has the type that the worker gave for the value. */
-static int agrees_with_value(const struct fpisa_query *q, const struct fpisa_query_worker *w,
-			     const struct fpisa_column *c)
+static int agrees_with_value(const struct fpisa_query_worker *w, const struct fpisa_column *c)
 {
-	const struct fpisa_column value = fpisa_query_value(w);
+	const struct fpisa_column *value = fpisa_query_value(w, 0);
 
-	return !q->value || strcmp(c->name, q->value) != 0 ||
-	       (c->type == value.type && c->not_null == value.not_null && c->precision == value.precision &&
-		c->scale == value.scale);
+	return !w->is.values || strcmp(c->name, value->name) != 0 ||
+	       (c->type == value->type && c->not_null == value->not_null && c->precision == value->precision &&
+		c->scale == value->scale);
 }
 
 static int check_columns(const struct fpisa_query *q, const struct fpisa_query_worker *w)
@@ -87,17 +88,17 @@ static int check_columns(const struct fpisa_query *q, const struct fpisa_query_w
 	const struct fpisa_column *rows = w->columns + w->is.keys;
 	int groups = q->kind == FPISA_QUERY_TABLE;
 
-	if (groups ? !w->is.keys || w->is.columns : w->is.keys || !w->is.columns)
+	if (groups ? !w->is.keys != !q->by || w->is.columns : w->is.keys || !w->is.columns)
 		return 0;
-	if (!are_named(w->columns, w->is.keys, groups ? q->by : ""))
+	if (!are_named(w->columns, w->is.keys, q->by ? q->by : ""))
 		return 0;
 	if (!groups &&
 	    (q->columns && *q->columns ? !are_named(rows, w->is.columns, q->columns) : !differ(rows, w->is.columns)))
 		return 0;
 	for (uint32_t i = 0; i < w->is.columns; i++)
-		if (!agrees_with_value(q, w, &rows[i]))
+		if (!agrees_with_value(w, &rows[i]))
 			return 0;
-	return w->is.value_may_be_null <= (q->value != NULL) && is_value_column(q, w);
+	return are_values(q, w);
 }
 
 static int take_ready(struct fpisa_query *q, struct fpisa_query_worker *w, const uint8_t *content, size_t n)
@@ -107,9 +108,9 @@ static int take_ready(struct fpisa_query *q, struct fpisa_query_worker *w, const
 	if (n < sizeof(w->is) || w->ready || q->phase != FPISA_PHASE_OPEN)
 		return malformed();
 	memcpy(&w->is, content, sizeof(w->is));
-	columns = (size_t)w->is.keys + w->is.columns;
+	columns = (size_t)w->is.keys + w->is.columns + w->is.values;
 	if (w->is.keys > FPISA_COLUMNS_MOST || w->is.columns > FPISA_COLUMNS_MOST ||
-	    n != sizeof(w->is) + columns * sizeof(*w->columns))
+	    w->is.values > FPISA_COLUMNS_MOST || n != sizeof(w->is) + columns * sizeof(*w->columns))
 		return malformed();
 	w->columns = calloc(columns + 1, sizeof(*w->columns));
 	if (!w->columns)
@@ -145,7 +146,7 @@ static int is_done(const struct fpisa_query *q, const struct fpisa_query_worker 
 		return 0;
 	if (said->filter > FPISA_FILTER_BEYOND || (!q->join && (said->filter || said->keys)))
 		return 0;
-	if (said->nulls > said->rows || (said->nulls && !w->is.value_may_be_null))
+	if (said->nulls > said->rows || (said->nulls && !fpisa_query_may_be_null(w)))
 		return 0;
 	return nulls <= q->options.limit && nulls <= said->nulls;
 }

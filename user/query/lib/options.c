@@ -22,8 +22,8 @@ static int check_texts(const struct fpisa_query_options *o)
 {
 	const struct {
 		const char *name, *text;
-	} given[] = {{"value", o->value}, {"by", o->by}, {"columns", o->columns},      {"where", o->where},
-		     {"join", o->join},	  {"on", o->on}, {"join_where", o->join_where}};
+	} given[] = {{"value", o->value}, {"values", o->values}, {"by", o->by}, {"columns", o->columns},
+		     {"where", o->where}, {"join", o->join},	 {"on", o->on}, {"join_where", o->join_where}};
 
 	for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++)
 		if (given[i].text && !*given[i].text)
@@ -41,12 +41,16 @@ static int check_options(const struct fpisa_query_options *o)
 		return bad("options.limit is more than 65536; lower it");
 	if (o->limit && (o->by || !o->value))
 		return bad("options.limit requires options.value, and options.by must be NULL");
-	if (!o->limit && !o->by && o->value)
-		return bad("options.value requires options.limit or options.by");
+	if (!o->limit && !o->by && !o->total && o->value)
+		return bad("options.value requires options.limit, options.by or options.total");
+	if (o->values && (o->value || (!o->by && !o->total)))
+		return bad("options.values requires options.by or options.total, and options.value must be NULL");
+	if (o->total && (o->limit || o->by || o->columns || o->join))
+		return bad("options.total excludes options.limit, options.by, options.columns and options.join");
 	if (o->by && o->columns)
 		return bad("options.by names the columns of the answer; leave options.columns out");
-	if (!o->by && o->preaggregate)
-		return bad("options.preaggregate requires options.by");
+	if (!o->by && !o->total && o->preaggregate)
+		return bad("options.preaggregate requires options.by or options.total");
 	if (!o->limit && (o->ascending || o->nulls_first))
 		return bad("options.ascending and options.nulls_first require options.limit");
 	if (o->pruning > FPISA_PRUNING_WORKERS)
@@ -57,7 +61,7 @@ static int check_options(const struct fpisa_query_options *o)
 	if (o->join && (o->pruning != FPISA_PRUNING_NETWORK || o->limit || o->preaggregate))
 		return bad("options.join requires FPISA_PRUNING_NETWORK, and options.limit and "
 			   "options.preaggregate must be 0");
-	if ((o->by || o->limit || o->join) && o->pruning == FPISA_PRUNING_NETWORK && !o->aggregator)
+	if ((o->by || o->total || o->limit || o->join) && o->pruning == FPISA_PRUNING_NETWORK && !o->aggregator)
 		return bad("options.aggregator is NULL; set it, or another options.pruning");
 	for (int i = 0; i < 5; i++)
 		if (!(faults[i] >= 0 && faults[i] <= FPISA_FAULT_MOST))
@@ -161,7 +165,8 @@ int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_opt
 	if (!rc)
 		rc = copy_text(&q->table, o->table);
 	if (!rc)
-		rc = copy_text(&q->value, o->value);
+		rc = copy_text(&q->value, o->values ? o->values : o->value);
+	q->numbered = o->values != NULL;
 	if (!rc)
 		rc = copy_text(&q->by, o->by);
 	if (!rc)
@@ -176,10 +181,10 @@ int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_opt
 		rc = take_on(q, o->on);
 	if (rc)
 		return rc;
-	q->kind = o->by	   ? FPISA_QUERY_TABLE :
-		  o->limit ? FPISA_QUERY_TOPN :
-		  o->join  ? FPISA_QUERY_JOIN :
-			     FPISA_QUERY_SCAN;
+	q->kind = o->by || o->total ? FPISA_QUERY_TABLE :
+		  o->limit	    ? FPISA_QUERY_TOPN :
+		  o->join	    ? FPISA_QUERY_JOIN :
+				      FPISA_QUERY_SCAN;
 	o->local_port = o->local_port ? o->local_port : FPISA_PORT;
 	o->worker_port = o->worker_port ? o->worker_port : FPISA_PORT;
 	o->timeout_ms = o->timeout_ms ? o->timeout_ms : DEFAULT_TIMEOUT_MS;

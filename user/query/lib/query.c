@@ -408,6 +408,7 @@ void fpisa_query_close(struct fpisa_query *q)
 	free(q->there);
 	free(q->join_where);
 	free(q->out);
+	free(q->names);
 	free(q->text);
 	free(q->space);
 	free(q->stream);

@@ -75,7 +75,7 @@ struct fpisa_row fpisa_top_row_back(const struct fpisa_top_row *t, uint32_t form
 	return r;
 }
 
-static int compare_values(const struct fpisa_top_row *x, const struct fpisa_top_row *y)
+int fpisa_top_compare(const struct fpisa_top_row *x, const struct fpisa_top_row *y)
 {
 	if (x->place != y->place)
 		return x->place > y->place ? -1 : 1;
@@ -88,7 +88,7 @@ static int compare_values(const struct fpisa_top_row *x, const struct fpisa_top_
 static int compare(const void *a, const void *b)
 {
 	const struct fpisa_top_row *x = a, *y = b;
-	int order = compare_values(x, y);
+	int order = fpisa_top_compare(x, y);
 
 	if (order)
 		return order;
@@ -110,7 +110,7 @@ void fpisa_top_settle(struct fpisa_top *t)
 
 void fpisa_top_add(struct fpisa_top *t, const struct fpisa_top_row *row)
 {
-	if (compare_values(row, &t->floor) > 0)
+	if (fpisa_top_compare(row, &t->floor) > 0)
 		return;
 	if (t->n == t->room)
 		fpisa_top_settle(t);

@@ -27,6 +27,9 @@ struct fpisa_top_row fpisa_top_row_of(const struct fpisa_row *r, uint32_t form, 
 /* Return the row with its value, short place and place at the worker. NaN and zero may have other bits than before. */
 struct fpisa_row fpisa_top_row_back(const struct fpisa_top_row *t, uint32_t form, int ascending);
 
+/* Compare the values as qsort() does: a negative result means that `x` comes first, and 0 that the values are equal. */
+int fpisa_top_compare(const struct fpisa_top_row *x, const struct fpisa_top_row *y);
+
 /* Return the memory in bytes for the rows of this limit. */
 uint64_t fpisa_top_bytes(size_t limit);
 

@@ -73,6 +73,7 @@ static int send_open(struct fpisa_query *q, struct fpisa_query_worker *w)
 		.token = o->token,
 		.limit = o->limit,
 		.seed = o->seed + (uint64_t)(w - q->worker + 1) * 0x9e3779b97f4a7c15ull,
+		.numbered = q->numbered,
 		.faults = {share(o->loss), share(o->duplicate), share(o->reorder), share(o->delay), share(o->corrupt)},
 	};
 	const char *strings[FPISA_QUERY_STRINGS] = {

@@ -45,6 +45,7 @@ enum {
 	OPT_JOIN_WHERE,
 	OPT_HAVING,
 	OPT_PREAGGREGATE,
+	OPT_TOTAL,
 	OPT_TIMEOUT,
 	OPT_FAULTS,
 };
@@ -72,6 +73,7 @@ static const struct option options[] = {
 	{"join-where", required_argument, NULL, OPT_JOIN_WHERE},
 	{"having", required_argument, NULL, OPT_HAVING},
 	{"preaggregate", no_argument, NULL, OPT_PREAGGREGATE},
+	{"total", no_argument, NULL, OPT_TOTAL},
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
 	{"debug-faults", required_argument, NULL, OPT_FAULTS},
 	{0},
@@ -82,7 +84,7 @@ static const struct name pruning_names[] = {FPISA_PRUNING_NAMES(PRUNING, ){0}};
 
 /* The condition of --having. The answer keeps only rows whose aggregate satisfies the comparison. */
 struct having {
-	char column[8];
+	char column[80];    /* such as "sum", or "sum(x)" if there are several columns */
 	char comparison[3]; /* "" keeps all rows */
 	double number;
 	const char *digits; /* the number as [+-]DIGITS[.DIGITS]; NULL if it is written in another way */
@@ -98,15 +100,25 @@ struct asked {
 
 #define AGGREGATES FPISA_AGGREGATE_NAMES(FPISA_NAME, ", ")
 
-static int parse_having(const char *text, struct having *h)
+/* Return whether the text is the name of an aggregate, or such a name and a column in parentheses. */
+static bool is_aggregate(const char *text, size_t n)
 {
 	static const char *const known[] = {FPISA_AGGREGATE_NAMES(FPISA_NAMED, )};
+	size_t len = strcspn(text, "(<>=");
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (strlen(known[i]) == len && !strncmp(known[i], text, len))
+			return len == n || text[n - 1] == ')';
+	return false;
+}
+
+static int parse_having(const char *text, struct having *h)
+{
 	size_t n = strcspn(text, "<>="), k = strspn(text + n, "<>=");
 	char *end;
 
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (strlen(known[i]) == n && !strncmp(known[i], text, n))
-			strcpy(h->column, known[i]);
+	if (n < sizeof(h->column) && is_aggregate(text, n))
+		snprintf(h->column, sizeof(h->column), "%.*s", (int)n, text);
 	h->number = strtod(text + n + k, &end);
 	if (!*h->column || !k || k > 2 || end == text + n + k || *end || isnan(h->number))
 		return refuse(BAD_USAGE,
@@ -216,6 +228,9 @@ static int take(struct asked *a, int opt, char *arg)
 	case OPT_PREAGGREGATE:
 		o->preaggregate = 1;
 		break;
+	case OPT_TOTAL:
+		o->total = 1;
+		break;
 	case OPT_TIMEOUT:
 		err = parse_number("--timeout", arg, 1, 86400, &n);
 		o->timeout_ms = (uint32_t)n * 1000;
@@ -227,26 +242,59 @@ static int take(struct asked *a, int opt, char *arg)
 	return err;
 }
 
+/* Return whether the answer has the column of --having. */
+static bool has_column(const struct fpisa_query_options *o, const char *column)
+{
+	const char *name = strchr(column, '(');
+	size_t len;
+
+	if (!name)
+		return !strcmp(column, "count") || o->value;
+	name++;
+	len = strcspn(name, ")");
+	for (const char *at = o->values; at && *at; at += strspn(at, ",")) {
+		size_t n = strcspn(at, ",");
+
+		if (n == len && !strncmp(at, name, n))
+			return true;
+		at += n;
+	}
+	return false;
+}
+
+/* A list of --value is for aggregates. */
+static void take_list(struct fpisa_query_options *o)
+{
+	if (o->value && !o->limit && strchr(o->value, ',')) {
+		o->values = o->value;
+		o->value = NULL;
+	}
+}
+
 static int check(const struct asked *a)
 {
 	const struct fpisa_query_options *o = &a->options;
 
 	if (!o->workers)
 		return refuse(BAD_USAGE, "query run: --workers is missing; list the workers' addresses");
-	if (!o->limit && !o->by && o->value)
+	if (!o->limit && !o->by && !o->total && (o->value || o->values))
 		return refuse(BAD_USAGE,
-			      "query run: --value requires --limit, for the first rows by it, or --by, for sums by "
-			      "key");
+			      "query run: --value requires --limit, for the first rows by it, --by, for sums by "
+			      "key, or --total, for the whole table");
+	if (o->total && (o->limit || o->by || o->columns || o->join))
+		return refuse(BAD_USAGE,
+			      "query run: --total is of the whole table; leave --limit, --by, --columns and --join out");
 	if (o->limit && (o->by || !o->value))
 		return refuse(BAD_USAGE, "query run: --limit requires --value, and excludes --by");
 	if (!o->limit && (o->ascending || o->nulls_first))
 		return refuse(BAD_USAGE, "query run: --ascending and --nulls-first require --limit");
 	if (o->by && o->columns)
 		return refuse(BAD_USAGE, "query run: --by names the columns of the answer; leave --columns out");
-	if (!o->by && (*a->having.comparison || o->preaggregate))
-		return refuse(BAD_USAGE, "query run: --having and --preaggregate require --by");
-	if (!o->value && *a->having.comparison && strcmp(a->having.column, "count"))
-		return refuse(BAD_USAGE, "query run: --having %s requires --value", a->having.column);
+	if (!o->by && !o->total && (*a->having.comparison || o->preaggregate))
+		return refuse(BAD_USAGE, "query run: --having and --preaggregate require --by or --total");
+	if (*a->having.comparison && !has_column(o, a->having.column))
+		return refuse(BAD_USAGE, "query run: --having %s requires --value%s", a->having.column,
+			      o->values ? "; with several columns, name one: sum(COLUMN)" : "");
 	if (!o->join != !o->on || (o->join_where && !o->join))
 		return refuse(
 			BAD_USAGE,
@@ -254,7 +302,8 @@ static int check(const struct asked *a)
 	if (o->join && (o->limit || o->preaggregate || o->pruning != FPISA_PRUNING_NETWORK))
 		return refuse(BAD_USAGE,
 			      "query run: --join requires --prune network, and excludes --limit and --preaggregate");
-	if ((o->by || o->limit || o->join) && o->pruning == FPISA_PRUNING_NETWORK && (!o->aggregator || !a->numbered))
+	if ((o->by || o->total || o->limit || o->join) && o->pruning == FPISA_PRUNING_NETWORK &&
+	    (!o->aggregator || !a->numbered))
 		return refuse(BAD_USAGE, "query run: --aggregator or --query is missing; give both%s",
 			      o->join ? "" : ", or --prune none or workers");
 	return 0;
@@ -325,20 +374,44 @@ static int compare(const struct having *h, uint32_t type, const char *text)
 	return x < h->number ? -1 : x > h->number;
 }
 
+static uint32_t column_of(const struct having *h, const struct fpisa_query_column *c, uint32_t n)
+{
+	/* Search from the end, because a column of the key may have the same name. */
+	while (strcmp(c[n - 1].name, h->column))
+		n--;
+	return n - 1;
+}
+
 static bool stays(const struct having *h, const struct fpisa_query_column *c, uint32_t n, const char *const *row)
 {
-	uint32_t i = n;
+	uint32_t i;
 	int order;
 
 	if (!*h->comparison)
 		return true;
-	/* Search from the end, because a column of the key may have the same name. */
-	while (strcmp(c[i - 1].name, h->column))
-		i--;
-	if (!row[i - 1])
+	i = column_of(h, c, n);
+	if (!row[i])
 		return false;
-	order = compare(h, c[i - 1].type, row[i - 1]);
+	order = compare(h, c[i].type, row[i]);
 	return strchr(h->comparison, order < 0 ? '<' : order > 0 ? '>' : '=');
+}
+
+static const char *type_name(uint32_t type)
+{
+	static const char *const names[] = {"?", FPISA_COLUMN_NAMES(FPISA_NAMED, )};
+
+	return names[type < sizeof(names) / sizeof(names[0]) ? type : 0];
+}
+
+/* Check that --having compares a number. */
+static int check_having(const struct having *h, const struct fpisa_query_column *c, uint32_t n)
+{
+	uint32_t type = *h->comparison ? c[column_of(h, c, n)].type : 0;
+
+	if (type != FPISA_COLUMN_DATE && type != FPISA_COLUMN_TIMESTAMP)
+		return 0;
+	return refuse(BAD_USAGE, "query run: --having %s: the column is a %s; compare a number", h->column,
+		      type_name(type));
 }
 
 static void print_field(const char *text)
@@ -397,13 +470,6 @@ static int print_json_row(const struct fpisa_query_column *c, const char *const 
 		       json_object_to_json_string_ext(a, JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(a);
 	return err;
-}
-
-static const char *type_name(uint32_t type)
-{
-	static const char *const names[] = {"?", FPISA_COLUMN_NAMES(FPISA_NAMED, )};
-
-	return names[type < sizeof(names) / sizeof(names[0]) ? type : 0];
 }
 
 /* Print the head. The JSON object remains open for further members. */
@@ -529,6 +595,9 @@ static int print_answer(struct fpisa_query *q, const struct asked *a, bool json)
 		if (state && !c) {
 			progress_end();
 			n = fpisa_query_columns(q, &c);
+			err = check_having(&a->having, c, n);
+			if (err)
+				return err;
 			print_head(c, n, json);
 		}
 		err = state ? print_rows(q, a, json, &first) : 0;
@@ -559,6 +628,7 @@ int verb_query_run(int argc, char **argv)
 	if (argc - optind != 1)
 		return refuse(BAD_USAGE, "query run requires one table");
 	a.options.table = argv[optind];
+	take_list(&a.options);
 	err = check(&a);
 	if (err)
 		return err;

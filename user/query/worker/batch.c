@@ -13,11 +13,9 @@
 /* Return whether values with this Arrow format have the memory layout that this file expects for the column. */
 static bool is_format(const char *format, const struct fpisa_column *c)
 {
-	static const char *const formats[] = {[FPISA_COLUMN_REAL] = "f",
-					      [FPISA_COLUMN_DOUBLE] = "g",
-					      [FPISA_COLUMN_INT32] = "i",
-					      [FPISA_COLUMN_INT64] = "l",
-					      [FPISA_COLUMN_DATE] = "tdD"};
+	static const char *const formats[] = {
+		[FPISA_COLUMN_REAL] = "f",  [FPISA_COLUMN_DOUBLE] = "g", [FPISA_COLUMN_INT32] = "i",
+		[FPISA_COLUMN_INT64] = "l", [FPISA_COLUMN_DATE] = "tdD", [FPISA_COLUMN_TIMESTAMP] = "tsu:"};
 	char decimal[24];
 
 	if (c->type == FPISA_COLUMN_TEXT)
@@ -152,6 +150,7 @@ static void key_bytes(const struct batch *b, const struct ArrowArray *a, const s
 			memcpy(to[k], &x, sizeof(x));
 			break;
 		case FPISA_COLUMN_INT64:
+		case FPISA_COLUMN_TIMESTAMP:
 			memcpy(to[k], values + 8 * (from + k), 8);
 			break;
 		case FPISA_COLUMN_DECIMAL:
@@ -163,12 +162,23 @@ static void key_bytes(const struct batch *b, const struct ArrowArray *a, const s
 	}
 }
 
-static bool is_date(const uint8_t bytes[16])
+static bool is_day(uint8_t type)
 {
+	return type == FPISA_COLUMN_DATE || type == FPISA_COLUMN_TIMESTAMP;
+}
+
+/* Check the date in the first 4 bytes, or the timestamp in the first 8. */
+static int check_day(const void *bytes, const struct fpisa_column *c, const char *name)
+{
+	int64_t us;
 	int32_t days;
 
 	memcpy(&days, bytes, sizeof(days));
-	return fpisa_date_valid(days);
+	memcpy(&us, bytes, sizeof(us));
+	if (c->type == FPISA_COLUMN_DATE ? fpisa_date_valid(days) : fpisa_timestamp_valid(us))
+		return 0;
+	return fpisa_fail(-EINVAL, "%s: column %s: a %s is not in the years 1 to 9999; store it as text", name, c->name,
+			  fpisa_column_type_name(c->type));
 }
 
 static int key_numbers(struct batch *b, const struct ArrowArray *a, const struct fpisa_column *c, uint32_t most,
@@ -182,16 +192,15 @@ static int key_numbers(struct batch *b, const struct ArrowArray *a, const struct
 	for (int k = 0; k < b->n; k++) {
 		uint8_t *to = (uint8_t *)b->row[k].key + b->used[k];
 		bool empty = is_null(valid, a->offset + b->at + k);
+		int err = !empty && is_day(c->type) ? check_day(bytes[k], c, name) : 0;
 
 		*row = k;
 		if (b->used[k] + null + width > most)
 			return -ENOSPC;
 		if (null)
 			*to++ = empty;
-		if (!empty && c->type == FPISA_COLUMN_DATE && !is_date(bytes[k]))
-			return fpisa_fail(-EINVAL,
-					  "%s: column %s: a date is not in the years 1 to 9999; store it as text", name,
-					  c->name);
+		if (err)
+			return err;
 		if (!empty)
 			memcpy(to, bytes[k], width);
 		b->used[k] = (uint8_t)(b->used[k] + null + width);
@@ -243,6 +252,20 @@ int batch_key(struct batch *b, int i, const struct fpisa_column *c, uint32_t mos
 
 /* -- values ----------------------------------------------------------------------- */
 
+void batch_number(struct batch *b, uint32_t at, int number)
+{
+	for (int k = 0; k < b->n; k++) {
+		struct fpisa_row *r = &b->row[k];
+
+		((uint8_t *)r->key)[at] = (uint8_t)number;
+		r->value = 0;
+		r->wide[0] = r->wide[1] = 0;
+		r->count = number ? 1 : 1 | FPISA_ROW_NO_SUM | FPISA_ROW_NO_ORDER;
+		b->null[k] = false;
+	}
+	b->next = 0;
+}
+
 static void set_value(struct fpisa_row *r, const char *values, int64_t at, const struct fpisa_column *c)
 {
 	int64_t number = 0;
@@ -262,6 +285,7 @@ static void set_value(struct fpisa_row *r, const char *values, int64_t at, const
 		memcpy(r->wide, values + 16 * at, sizeof(r->wide));
 		return;
 	case FPISA_COLUMN_INT32:
+	case FPISA_COLUMN_DATE:
 		memcpy(&narrow, values + 4 * at, sizeof(narrow));
 		number = narrow;
 		break;
@@ -272,7 +296,7 @@ static void set_value(struct fpisa_row *r, const char *values, int64_t at, const
 	r->wide[1] = (__u64)(number >> 63);
 }
 
-int batch_value(struct batch *b, int i, const struct fpisa_column *c, const char *name)
+int batch_value(struct batch *b, int i, const struct fpisa_column *c, uint32_t form, const char *name)
 {
 	const struct ArrowArray *a = b->rows.children[i];
 	int err = c->not_null ? refuse_nulls(b, a, c, name) : 0;
@@ -281,5 +305,9 @@ int batch_value(struct batch *b, int i, const struct fpisa_column *c, const char
 	for (int k = 0; !err && k < b->n; k++)
 		if (!b->null[k])
 			set_value(&b->row[k], a->buffers[1], a->offset + b->at + k, c);
+	for (int k = 0; !err && is_day(c->type) && k < b->n; k++)
+		err = b->null[k] ? 0 : check_day(b->row[k].wide, c, name);
+	for (int k = 0; c->type == FPISA_COLUMN_REAL && form == FPISA_FORM_DOUBLE && k < b->n; k++)
+		fpisa_row_widen(&b->row[k]);
 	return err;
 }

@@ -50,8 +50,14 @@ void batch_places(struct batch *b, int i);
 int batch_key(struct batch *b, int i, const struct fpisa_column *c, uint32_t most, bool join, const char *name,
 	      int *row);
 
-/* Set the values of the slice. Return 0, or -EINVAL with the message set. */
-int batch_value(struct batch *b, int i, const struct fpisa_column *c, const char *name);
+/*
+ * Set byte `at` of the slice's keys to the number of a value, and begin with the first of the rows again. The rows have
+ * no value yet. Rows with number 0 only count.
+ */
+void batch_number(struct batch *b, uint32_t at, int number);
+
+/* Set the values of the slice, in this form, an enum fpisa_value_form. Return 0, or -EINVAL with the message set. */
+int batch_value(struct batch *b, int i, const struct fpisa_column *c, uint32_t form, const char *name);
 
 /* Return the text in row `at` of column `i`, which has *len bytes, or NULL for a NULL. */
 const char *batch_text(const struct batch *b, int i, int64_t at, size_t *len);

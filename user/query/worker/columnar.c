@@ -36,23 +36,25 @@ static void end(struct columnar *b)
 }
 
 int columnar_begin(struct columnar *b, struct partition *table, const struct columns *c, const struct where *where,
-		   int kind, uint32_t most)
+		   struct columnar_rows rows)
 {
-	int column[FPISA_COLUMNS_MOST + 1];
+	int column[2 * FPISA_COLUMNS_MOST];
 
 	end(b);
 	b->table = table;
 	b->columns = c;
-	b->join = kind == FPISA_QUERY_JOIN;
-	b->place = kind != FPISA_QUERY_TABLE;
+	b->join = rows.kind == FPISA_QUERY_JOIN;
 	b->as_text = false;
 	b->key = b->join ? c->on : c->key;
 	b->n = b->n_keys = b->join ? c->n_on : c->n_keys;
-	b->value = b->join ? -1 : c->value;
-	b->most = most;
+	b->most = rows.most;
+	b->form = rows.form;
+	b->values_left = 0;
 	memcpy(column, b->key, (size_t)b->n * sizeof(*column));
-	if (b->value >= 0)
-		column[b->n++] = b->value;
+	for (int i = 0; !b->join && i < c->n_values; i++)
+		column[b->n++] = c->value[i];
+	/* A statement has at least one column. */
+	b->place = rows.kind != FPISA_QUERY_TABLE || !b->n;
 	return begin(b, column, where, NULL, 0);
 }
 
@@ -112,6 +114,14 @@ static int no_room(const struct columnar *b, int row)
 	return columns_no_room(b->columns, b->table->file, b->most, len);
 }
 
+/* Fill in the next value of the slice. Return 0 or -errno. */
+static int fill_value(struct columnar *b)
+{
+	int i = b->n - b->values_left--;
+
+	return batch_value(&b->batch, b->place + i, b->type[i], b->form, b->table->file);
+}
+
 /* Fill the next slice of the batch. Return 1, 0 at the end of the batch, or -errno. */
 static int fill(struct columnar *b)
 {
@@ -123,12 +133,24 @@ static int fill(struct columnar *b)
 	if (b->place)
 		batch_places(&b->batch, 0);
 	for (int i = 0; !err && i < b->n_keys; i++)
-		err = batch_key(&b->batch, first + i, b->type[i], b->most, b->join, name, &row);
+		err = batch_key(&b->batch, first + i, b->type[i], b->most - b->columns->numbered, b->join, name, &row);
 	if (err == -ENOSPC)
 		return no_room(b, row);
-	if (!err && b->value >= 0)
-		err = batch_value(&b->batch, first + b->n_keys, b->type[b->n_keys], name);
+	b->values_left = b->n - b->n_keys;
+	if (!err && b->columns->numbered)
+		batch_number(&b->batch, b->most - 1, 0);
+	else if (!err && b->values_left)
+		err = fill_value(b);
 	return err ?: 1;
+}
+
+/* Fill in the next of several values of the slice. The result is the same as for fill(). */
+static int fill_next(struct columnar *b)
+{
+	if (!b->values_left)
+		return fill(b);
+	batch_number(&b->batch, b->most - 1, b->n - b->n_keys - b->values_left + 1);
+	return fill_value(b) ?: 1;
 }
 
 int columnar_row(struct columnar *b, struct fpisa_row *r, uint64_t *place, bool *null)
@@ -137,7 +159,7 @@ int columnar_row(struct columnar *b, struct fpisa_row *r, uint64_t *place, bool 
 	int rc;
 
 	while (batch->next == batch->n) {
-		rc = fill(b);
+		rc = fill_next(b);
 		if (!rc)
 			rc = next_batch(b);
 		if (rc != 1)
@@ -163,7 +185,8 @@ static int append(const struct columnar *b, int i, char **to, size_t *used, size
 	if (text && c->type == FPISA_COLUMN_TEXT && memchr(text, 0, len))
 		return fpisa_fail(-EINVAL, "%s: column %s: a text has a zero byte, which is not supported; remove it",
 				  b->table->file, c->name);
-	if (text && c->type == FPISA_COLUMN_DATE && !fpisa_text_valid(c, text, len))
+	if (text && (c->type == FPISA_COLUMN_DATE || c->type == FPISA_COLUMN_TIMESTAMP) &&
+	    !fpisa_text_valid(c, text, len))
 		return fpisa_fail(-EINVAL, "%s: column %s: '%.*s' is not in the years 1 to 9999; store it as text",
 				  b->table->file, c->name, (int)len, text);
 	return columns_field(text, len, to, used, room);

@@ -13,23 +13,32 @@
 struct columnar {
 	struct partition *table;
 	const struct columns *columns;
-	const int *key;	   /* columns of the key or of the join key */
-	int n_keys, value; /* value is the column of the value, or -1 if there is no value */
-	uint32_t most;	   /* maximum size in bytes of the key's columns */
+	const int *key;	 /* columns of the key or of the join key */
+	int n_keys;	 /* the columns of the values follow those of the key */
+	uint32_t most;	 /* maximum size in bytes of the key */
+	uint32_t form;	 /* enum fpisa_value_form of the values */
+	int values_left; /* how many of several values of the slice's rows follow */
 	bool join, place, as_text;
 	/* types of the statement's columns, without the place */
-	const struct fpisa_column *type[2 * FPISA_COLUMNS_MOST + 1];
+	const struct fpisa_column *type[2 * FPISA_COLUMNS_MOST];
 	int n;
 	struct scan *scan;
 	struct batch batch;
 };
 
+/* The contents of rows in frames. */
+struct columnar_rows {
+	int kind;      /* enum fpisa_job_kind; rows of queries other than tables also have a place */
+	uint32_t most; /* bytes of the key or of the join key */
+	uint32_t form; /* enum fpisa_value_form of the values */
+};
+
 /*
- * Begin to read the rows that `where` selects, for frames of a query of `kind`. A row has a key of `most` bytes, or a
- * join key, and a value. Rows of queries other than tables also have a place. Return 0, or -errno with the message set.
+ * Begin to read the rows that `where` selects, for frames. If the query has several values, each row of the table gives
+ * a row that only counts, and a row for each value. Return 0, or -errno with the message set.
  */
 int columnar_begin(struct columnar *b, struct partition *table, const struct columns *c, const struct where *where,
-		   int kind, uint32_t most);
+		   struct columnar_rows rows);
 
 /*
  * Begin to read records. columnar_begin_records() reads the rows that `where` selects. columnar_begin_at() reads the

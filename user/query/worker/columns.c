@@ -27,20 +27,23 @@ static int find_columns(const struct columns *c, const char *list, int *out, int
 	return 0;
 }
 
-static int find_value(struct columns *c, const char *name)
+static int find_values(struct columns *c, const char *list, const struct fpisa_query_open *want)
 {
-	const struct fpisa_column *is;
+	int err = find_columns(c, list, c->value, &c->n_values);
 
-	c->value = -1;
-	if (!*name)
-		return 0;
-	c->value = schema_find(&c->table->schema, name);
-	if (c->value < 0)
-		return fpisa_fail(-EINVAL, "%s: the schema has no column '%.64s'", c->table->file, name);
-	is = &c->table->schema.column[c->value];
-	if (!fpisa_column_form(is))
-		return fpisa_fail(-EINVAL, "%s: column %s is %s; --value requires a number", c->table->file, name,
-				  fpisa_column_type_name(is->type));
+	if (err)
+		return err;
+	c->numbered = want->numbered;
+	if (c->n_values > 1 && !c->numbered)
+		return fpisa_fail(-EINVAL, "'%.100s' is not a column", list);
+	for (int i = 0; i < c->n_values; i++) {
+		const struct fpisa_column *is = columns_value(c, i);
+
+		if (!fpisa_column_form(is))
+			return fpisa_fail(-EINVAL,
+					  "%s: column %s is %s; --value requires a number, a date or a timestamp",
+					  c->table->file, is->name, fpisa_column_type_name(is->type));
+	}
 	return 0;
 }
 
@@ -72,13 +75,14 @@ static int check_on(const struct columns *c, int kind)
 	return 0;
 }
 
-int columns_find(struct columns *c, const struct partition *table, int kind,
+int columns_find(struct columns *c, const struct partition *table, const struct fpisa_query_open *want,
 		 const char *const strings[FPISA_QUERY_STRINGS])
 {
+	const int kind = want->kind;
 	int err;
 
 	*c = (struct columns){.table = table};
-	err = find_value(c, strings[FPISA_STRING_VALUE]);
+	err = find_values(c, strings[FPISA_STRING_VALUE], want);
 	if (!err)
 		err = find_columns(c, strings[FPISA_STRING_BY], c->key, &c->n_keys);
 	if (!err)
@@ -96,8 +100,8 @@ int columns_find(struct columns *c, const struct partition *table, int kind,
 
 void columns_mark(const struct columns *c, bool used[FPISA_COLUMNS_MOST])
 {
-	if (c->value >= 0)
-		used[c->value] = true;
+	for (int i = 0; i < c->n_values; i++)
+		used[c->value[i]] = true;
 	for (int i = 0; i < c->n_keys; i++)
 		used[c->key[i]] = true;
 	for (int i = 0; i < c->n_columns; i++)
@@ -131,14 +135,19 @@ int columns_check_join(const struct columns *c, const struct columns *other)
 
 int columns_check_form(const struct columns *c, uint32_t form)
 {
-	const struct fpisa_column *is = c->value >= 0 ? &c->table->schema.column[c->value] : NULL;
 	char type[FPISA_COLUMN_TYPE_MOST];
 
-	if (!is || fpisa_column_fits(is, form))
-		return 0;
-	fpisa_column_type_text(is, type);
-	return fpisa_fail(-EINVAL, "%s: column %s is %s and needs --values %s, but the query has --values %s",
-			  c->table->file, is->name, type, fpisa_form_name(fpisa_column_form(is)), fpisa_form_name(form));
+	for (int i = 0; i < c->n_values; i++) {
+		const struct fpisa_column *is = columns_value(c, i);
+
+		if (fpisa_column_fits(is, form))
+			continue;
+		fpisa_column_type_text(is, type);
+		return fpisa_fail(-EINVAL, "%s: column %s is %s and needs --values %s, but the query has --values %s",
+				  c->table->file, is->name, type, fpisa_form_name(fpisa_column_form(is)),
+				  fpisa_form_name(form));
+	}
+	return 0;
 }
 
 int columns_check_filter(const struct columns *c, int kind, uint32_t filter_bytes)
@@ -158,7 +167,7 @@ int columns_check_filter(const struct columns *c, int kind, uint32_t filter_byte
 int columns_no_room(const struct columns *c, const char *place, uint32_t key_bytes, const size_t len[FPISA_COLUMNS_MOST])
 {
 	char columns[256] = "";
-	size_t need = 0, used = 0;
+	size_t need = c->numbered, used = 0;
 
 	for (int i = 0; i < c->n_keys; i++) {
 		const struct fpisa_column *is = &c->table->schema.column[c->key[i]];
@@ -169,6 +178,8 @@ int columns_no_room(const struct columns *c, const char *place, uint32_t key_byt
 			used += (size_t)snprintf(columns + used, sizeof(columns) - used, "%s%s %zu", i ? ", " : "",
 						 is->name, n);
 	}
+	if (c->numbered && used < sizeof(columns))
+		snprintf(columns + used, sizeof(columns) - used, "%snumber of a value 1", used ? ", " : "");
 	return fpisa_fail(-ENOSPC, "%s: the key needs %zu bytes (%s), but the query's keys have %u: %s", place, need,
 			  columns, key_bytes,
 			  need > FPISA_QUERY_KEY_BYTES ? "the limit is 32; use fewer or shorter columns" :
@@ -198,7 +209,8 @@ int columns_key(const struct columns *c, const struct fpisa_field *field, uint32
 	for (int i = 0; i < c->n_keys; i++) {
 		int k = c->key[i];
 
-		int rc = fpisa_key_put(key, (size_t)used, key_bytes, &c->table->schema.column[k], &field[k]);
+		int rc = fpisa_key_put(key, (size_t)used, key_bytes - c->numbered, &c->table->schema.column[k],
+				       &field[k]);
 
 		if (rc == -ENOSPC)
 			return no_room(c, key_bytes, field);

@@ -12,14 +12,14 @@
 
 struct columns {
 	const struct partition *table;
-	int value; /* column of the value; -1 if the query has no value */
-	/* numbers in the schema of the columns of a group's key, of a record and of the join key */
-	int n_keys, n_columns, n_on;
-	int key[FPISA_COLUMNS_MOST], column[FPISA_COLUMNS_MOST], on[FPISA_COLUMNS_MOST];
+	bool numbered; /* keys end with the number of a value (control.h) */
+	/* numbers in the schema of the columns of a group's key, of a record, of the join key, and of the values */
+	int n_keys, n_columns, n_on, n_values;
+	int key[FPISA_COLUMNS_MOST], column[FPISA_COLUMNS_MOST], on[FPISA_COLUMNS_MOST], value[FPISA_COLUMNS_MOST];
 };
 
-/* Find the columns of an open table for a query of this kind. Return 0, or -EINVAL with the message set. */
-int columns_find(struct columns *c, const struct partition *table, int kind,
+/* Find the columns of an open table for a query. Return 0, or -EINVAL with the message set. */
+int columns_find(struct columns *c, const struct partition *table, const struct fpisa_query_open *want,
 		 const char *const strings[FPISA_QUERY_STRINGS]);
 
 /* Mark the columns whose values are used. */
@@ -29,7 +29,7 @@ void columns_mark(const struct columns *c, bool used[FPISA_COLUMNS_MOST]);
 int columns_check_join(const struct columns *c, const struct columns *other);
 
 /*
- * Check that rows with this form, an enum fpisa_value_form, can contain the value. Return 0, or -EINVAL with the
+ * Check that rows with this form, an enum fpisa_value_form, can contain the values. Return 0, or -EINVAL with the
  * message set.
  */
 int columns_check_form(const struct columns *c, uint32_t form);
@@ -37,12 +37,26 @@ int columns_check_form(const struct columns *c, uint32_t form);
 /* Check that the join key fits into the keys of the query's filter. Return 0, or -EINVAL with the message set. */
 int columns_check_filter(const struct columns *c, int kind, uint32_t filter_bytes);
 
-static inline bool columns_value_may_be_null(const struct columns *c)
+/* Return the column of value `i`. */
+static inline const struct fpisa_column *columns_value(const struct columns *c, int i)
 {
-	return c->value >= 0 && !c->table->schema.column[c->value].not_null;
+	return &c->table->schema.column[c->value[i]];
 }
 
-/* Set the row's key from the row's fields, and pad the key with zeros. Return 0, or -errno with the message set. */
+/* Return whether rows need a count, because a value may be NULL or a row has no value. */
+static inline bool columns_count(const struct columns *c)
+{
+	bool may_be_null = false;
+
+	for (int i = 0; i < c->n_values; i++)
+		may_be_null |= !columns_value(c, i)->not_null;
+	return c->numbered || may_be_null;
+}
+
+/*
+ * Set the row's key from the row's fields, and pad the key with zeros. Leave room for the number of a value. Return 0,
+ * or -errno with the message set.
+ */
 int columns_key(const struct columns *c, const struct fpisa_field *field, uint32_t key_bytes, struct fpisa_row *r);
 
 /* Set the row's key to the join key. Return 1, or 0 if a field is NULL and the row is not in the join, or -errno. */

@@ -18,21 +18,11 @@
 /* Parse a field's value as a number or date of the column's type. Return 0 or -errno. */
 static int take_value(const struct fpisa_column *c, const struct fpisa_field *f, __int128 *integer, double *real)
 {
-	const struct fpisa_column day = {.type = FPISA_COLUMN_DATE, .not_null = 1};
-	uint8_t key[FPISA_QUERY_KEY_BYTES] = {0};
 	__u64 wide[2] = {0};
 	uint32_t bits = 0;
-	int32_t days;
 	float x;
-	int rc;
+	int rc = fpisa_value_parse(c, f, &bits, wide);
 
-	if (c->type == FPISA_COLUMN_DATE) {
-		rc = fpisa_key_put(key, 0, sizeof(key), &day, f);
-		memcpy(&days, key, sizeof(days));
-		*integer = days;
-		return rc < 0 ? rc : 0;
-	}
-	rc = fpisa_value_parse(c, f, &bits, wide);
 	*integer = (__int128)((unsigned __int128)wide[1] << 64 | wide[0]);
 	memcpy(real, &wide[0], sizeof(*real));
 	memcpy(&x, &bits, sizeof(x));

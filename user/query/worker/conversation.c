@@ -26,7 +26,8 @@ static int check_open(const struct fpisa_query_open *w)
 {
 	if ((w->kind != FPISA_QUERY_SCAN && (w->kind < FPISA_QUERY_TOPN || w->kind > FPISA_QUERY_JOIN)) ||
 	    w->pruning > FPISA_PRUNING_WORKERS || w->limit > FPISA_MAX_LIMIT_TOPN ||
-	    (w->kind == FPISA_QUERY_TOPN) != (w->limit > 0) || w->query >= FPISA_MAX_JOBS)
+	    (w->kind == FPISA_QUERY_TOPN) != (w->limit > 0) || w->query >= FPISA_MAX_JOBS ||
+	    w->numbered > (w->kind == FPISA_QUERY_TABLE))
 		return malformed();
 	return 0;
 }
@@ -73,30 +74,31 @@ static int open_socket(struct session *s)
 	return fpisa_member_prepare(&s->member, &faults, s->want.seed);
 }
 
+static char *put_columns(char *to, const struct source *src, const int *column, int n)
+{
+	for (int i = 0; i < n; i++)
+		to = mempcpy(to, &src->table.schema.column[column[i]], sizeof(struct fpisa_column));
+	return to;
+}
+
 /* Send the columns. The master chooses the form of keys and rows from them. */
 static int say_ready(struct session *s)
 {
 	const struct source *src = &s->source;
 	const struct columns *of = &src->columns;
-	struct fpisa_query_ready ready = {.keys = (__u32)of->n_keys, .columns = (__u32)of->n_columns, .port = s->port};
-	char content[sizeof(ready) + 2 * FPISA_COLUMNS_MOST * sizeof(struct fpisa_column)],
+	struct fpisa_query_ready ready = {.keys = (__u32)of->n_keys,
+					  .columns = (__u32)of->n_columns,
+					  .values = (__u32)of->n_values,
+					  .port = s->port};
+	char content[sizeof(ready) + 3 * FPISA_COLUMNS_MOST * sizeof(struct fpisa_column)],
 		*to = content + sizeof(ready);
 
 	ready.file = partition_number(&src->table);
 	ready.joined_file = partition_number(&s->other.table);
-	ready.value_may_be_null = columns_value_may_be_null(of);
-	if (of->value >= 0) {
-		const struct fpisa_column *value = &src->table.schema.column[of->value];
-
-		ready.value_type = value->type;
-		ready.value_precision = value->precision;
-		ready.value_scale = value->scale;
-	}
 	memcpy(content, &ready, sizeof(ready));
-	for (int i = 0; i < of->n_keys; i++, to += sizeof(struct fpisa_column))
-		memcpy(to, &src->table.schema.column[of->key[i]], sizeof(struct fpisa_column));
-	for (int i = 0; i < of->n_columns; i++, to += sizeof(struct fpisa_column))
-		memcpy(to, &src->table.schema.column[of->column[i]], sizeof(struct fpisa_column));
+	to = put_columns(to, src, of->key, of->n_keys);
+	to = put_columns(to, src, of->column, of->n_columns);
+	to = put_columns(to, src, of->value, of->n_values);
 	s->state = OPENED;
 	return fpisa_control_send(&s->control, FPISA_CONTROL_READY, content, (size_t)(to - content));
 }

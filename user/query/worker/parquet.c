@@ -19,7 +19,7 @@
 
 /* -- types -------------------------------------------------------------------- */
 
-enum native { NOTHING, NESTED, WHOLE, WIDE, FLOATING, DECIMAL, DATE, TEXT, BYTES, OTHER };
+enum native { NOTHING, NESTED, WHOLE, WIDE, FLOATING, DECIMAL, DATE, TIMESTAMP, TEXT, BYTES, OTHER };
 
 /* Return the native type. If a column without a schema can have the type, also set *c to the type. */
 static enum native native_of(const char *type, struct fpisa_column *c)
@@ -29,13 +29,23 @@ static enum native native_of(const char *type, struct fpisa_column *c)
 		enum native is;
 		uint8_t type, precision;
 	} types[] = {
-		{"TINYINT", WHOLE, FPISA_COLUMN_INT32, 0},    {"SMALLINT", WHOLE, FPISA_COLUMN_INT32, 0},
-		{"INTEGER", WHOLE, FPISA_COLUMN_INT32, 0},    {"BIGINT", WHOLE, FPISA_COLUMN_INT64, 0},
-		{"UTINYINT", WHOLE, FPISA_COLUMN_INT32, 0},   {"USMALLINT", WHOLE, FPISA_COLUMN_INT32, 0},
-		{"UINTEGER", WHOLE, FPISA_COLUMN_INT64, 0},   {"UBIGINT", WHOLE, FPISA_COLUMN_DECIMAL, 20},
-		{"HUGEINT", WIDE, FPISA_COLUMN_DECIMAL, 38},  {"FLOAT", FLOATING, FPISA_COLUMN_REAL, 0},
-		{"DOUBLE", FLOATING, FPISA_COLUMN_DOUBLE, 0}, {"DATE", DATE, FPISA_COLUMN_DATE, 0},
-		{"VARCHAR", TEXT, FPISA_COLUMN_TEXT, 0},      {"BLOB", BYTES, FPISA_COLUMN_TEXT, 0},
+		{"TINYINT", WHOLE, FPISA_COLUMN_INT32, 0},
+		{"SMALLINT", WHOLE, FPISA_COLUMN_INT32, 0},
+		{"INTEGER", WHOLE, FPISA_COLUMN_INT32, 0},
+		{"BIGINT", WHOLE, FPISA_COLUMN_INT64, 0},
+		{"UTINYINT", WHOLE, FPISA_COLUMN_INT32, 0},
+		{"USMALLINT", WHOLE, FPISA_COLUMN_INT32, 0},
+		{"UINTEGER", WHOLE, FPISA_COLUMN_INT64, 0},
+		{"UBIGINT", WHOLE, FPISA_COLUMN_DECIMAL, 20},
+		{"HUGEINT", WIDE, FPISA_COLUMN_DECIMAL, 38},
+		{"FLOAT", FLOATING, FPISA_COLUMN_REAL, 0},
+		{"DOUBLE", FLOATING, FPISA_COLUMN_DOUBLE, 0},
+		{"DATE", DATE, FPISA_COLUMN_DATE, 0},
+		{"VARCHAR", TEXT, FPISA_COLUMN_TEXT, 0},
+		{"BLOB", BYTES, FPISA_COLUMN_TEXT, 0},
+		{"TIMESTAMP", TIMESTAMP, FPISA_COLUMN_TIMESTAMP, 0},
+		{"TIMESTAMP_S", TIMESTAMP, FPISA_COLUMN_TIMESTAMP, 0},
+		{"TIMESTAMP_MS", TIMESTAMP, FPISA_COLUMN_TIMESTAMP, 0},
 		{"\"NULL\"", NOTHING, FPISA_COLUMN_TEXT, 0},
 	};
 	unsigned int precision, scale;
@@ -86,6 +96,8 @@ static bool converts(enum native is, const struct fpisa_column *from, const stru
 		return is == WHOLE || is == WIDE || (is == DECIMAL && from->scale <= to->scale);
 	case FPISA_COLUMN_DATE:
 		return is == DATE;
+	case FPISA_COLUMN_TIMESTAMP:
+		return is == DATE || is == TIMESTAMP;
 	}
 	return false;
 }
@@ -413,10 +425,10 @@ void parquet_close(struct parquet *q)
 static void put_column(FILE *f, const struct parquet *q, const struct schema *schema, int column)
 {
 	const struct fpisa_column *c = &schema->column[column];
-	static const char *const names[] = {
-		[FPISA_COLUMN_REAL] = "FLOAT",	   [FPISA_COLUMN_DOUBLE] = "DOUBLE", [FPISA_COLUMN_INT32] = "INTEGER",
-		[FPISA_COLUMN_INT64] = "BIGINT",   [FPISA_COLUMN_TEXT] = "VARCHAR",  [FPISA_COLUMN_DATE] = "DATE",
-		[FPISA_COLUMN_DECIMAL] = "DECIMAL"};
+	static const char *const names[] = {[FPISA_COLUMN_REAL] = "FLOAT",	[FPISA_COLUMN_DOUBLE] = "DOUBLE",
+					    [FPISA_COLUMN_INT32] = "INTEGER",	[FPISA_COLUMN_INT64] = "BIGINT",
+					    [FPISA_COLUMN_TEXT] = "VARCHAR",	[FPISA_COLUMN_DATE] = "DATE",
+					    [FPISA_COLUMN_DECIMAL] = "DECIMAL", [FPISA_COLUMN_TIMESTAMP] = "TIMESTAMP"};
 	struct fpisa_column from = {0};
 	enum native is = native_of(q->type[column], &from);
 
@@ -465,6 +477,9 @@ static void put_constant(FILE *f, const struct where_term *t, const struct fpisa
 		break;
 	case FPISA_COLUMN_DATE:
 		fprintf(f, "DATE '%s'", t->text);
+		break;
+	case FPISA_COLUMN_TIMESTAMP:
+		fprintf(f, "TIMESTAMP '%s'", t->text);
 		break;
 	case FPISA_COLUMN_REAL:
 	case FPISA_COLUMN_DOUBLE:

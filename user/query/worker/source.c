@@ -13,7 +13,9 @@
 
 #define SLICE 4096   /* number of rows in one turn, before the network has its turn */
 #define CHECKED 4096 /* number of rows between two checks of the file */
-#define UNFIT 16384  /* number of consecutive rows in one turn that the query does not select */
+/* count of a row that creates a group but adds no value to it */
+#define WITHOUT_VALUE (FPISA_ROW_NO_SUM | FPISA_ROW_NO_ORDER)
+#define UNFIT 16384 /* number of consecutive rows in one turn that the query does not select */
 
 int source_open(struct source *s, int directory, const struct fpisa_query_open *want,
 		const char *const strings[FPISA_QUERY_STRINGS])
@@ -23,7 +25,7 @@ int source_open(struct source *s, int directory, const struct fpisa_query_open *
 
 	*s = (struct source){.want = *want};
 	err = partition_open(&s->table, directory, strings[FPISA_STRING_TABLE]) ?:
-		      columns_find(&s->columns, &s->table, want->kind, strings) ?:
+		      columns_find(&s->columns, &s->table, want, strings)	?:
 		      where_parse(&s->where, &s->table.schema, strings[FPISA_STRING_WHERE], s->table.file);
 	if (!err)
 		columns_mark(&s->columns, used);
@@ -86,8 +88,12 @@ static int begin_columnar(struct source *s)
 	s->read = s->table.parquet.rows;
 	if (s->want.kind == FPISA_QUERY_SCAN)
 		return columnar_begin_records(&s->columnar, &s->table, &s->columns, &s->where);
-	return columnar_begin(&s->columnar, &s->table, &s->columns, &s->where, s->want.kind,
-			      s->want.kind == FPISA_QUERY_JOIN ? s->filter_bytes : s->key_bytes);
+	return columnar_begin(&s->columnar, &s->table, &s->columns, &s->where,
+			      (struct columnar_rows){
+				      .kind = s->want.kind,
+				      .most = s->want.kind == FPISA_QUERY_JOIN ? s->filter_bytes : s->key_bytes,
+				      .form = s->form,
+			      });
 }
 
 int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes, uint32_t form)
@@ -103,16 +109,18 @@ int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes, ui
 		err = columns_check_filter(&s->columns, s->want.kind, filter_bytes);
 	s->read = s->nulls = s->given = 0;
 	s->n_null_rows = 0;
+	s->values_left = 0;
 	s->over = false;
 	reduction_end(&s->reduction);
-	if (!err && key_bytes == 4 && s->want.kind == FPISA_QUERY_TABLE &&
-	    (columns_value_may_be_null(&s->columns) || s->reduces))
+	if (!err && key_bytes == 4 && s->want.kind == FPISA_QUERY_TABLE && (columns_count(&s->columns) || s->reduces))
 		err = fpisa_fail(-EINVAL,
 				 "%s requires a count, and rows with 4-byte keys have none; create the query with "
 				 "--key-bytes 8",
-				 s->reduces ? "aggregation at workers" : "a column that may be NULL");
+				 s->reduces	     ? "aggregation at workers" :
+				 s->columns.numbered ? "a list of columns" :
+						       "a column that may be NULL");
 	if (!err && s->reduces)
-		err = reduction_begin(&s->reduction, &s->want, s->columns.value >= 0, key_bytes, form);
+		err = reduction_begin(&s->reduction, &s->want, s->columns.n_values > 0, key_bytes, form);
 	return err || !is_columnar(s) ? err : begin_columnar(s);
 }
 
@@ -122,7 +130,7 @@ static int keep_null(struct source *s, uint64_t place)
 {
 	uint64_t *more;
 
-	s->nulls++;
+	s->nulls += !s->columns.numbered;
 	if (s->want.kind != FPISA_QUERY_TOPN || s->n_null_rows == s->want.limit)
 		return 0;
 	if (s->n_null_rows == s->room) {
@@ -194,7 +202,7 @@ static int next_of_columns(struct source *s, struct fpisa_row *r)
 		if (rc)
 			return rc;
 		if (s->want.kind == FPISA_QUERY_TABLE) {
-			r->count = null ? FPISA_ROW_NO_SUM | FPISA_ROW_NO_ORDER : 1;
+			r->count = null ? WITHOUT_VALUE : r->count;
 			return 1;
 		}
 		set_place(s, r, place);
@@ -205,44 +213,75 @@ static int next_of_columns(struct source *s, struct fpisa_row *r)
 	return rc;
 }
 
+/* Set value `i` of the row at the place. Return 0 or -errno. */
+static int set_value(struct source *s, int i, uint64_t place, struct fpisa_row *r)
+{
+	const struct fpisa_column *c = columns_value(&s->columns, i);
+	const struct fpisa_field *v = &s->field[s->columns.value[i]];
+	int rc;
+
+	if (v->null) {
+		r->count = WITHOUT_VALUE;
+		return keep_null(s, place);
+	}
+	rc = fpisa_value_parse(c, v, &r->value, r->wide);
+	if (rc)
+		return text_bad_value(&s->table.text, s->columns.value[i], v, rc);
+	if (c->type == FPISA_COLUMN_REAL && s->form == FPISA_FORM_DOUBLE)
+		fpisa_row_widen(r);
+	return 0;
+}
+
+/* Set the key of a group. If the query has several values, let them follow a row that only counts. */
+static int begin_group(struct source *s, struct fpisa_row *r)
+{
+	int err = columns_key(&s->columns, s->field, s->key_bytes, r);
+
+	if (err || !s->columns.numbered)
+		return err;
+	s->row = *r;
+	s->values_left = s->columns.n_values;
+	r->count |= WITHOUT_VALUE;
+	return 0;
+}
+
+/* Set the next of several values of the last row that was read. Return 1 or -errno. */
+static int next_value(struct source *s, struct fpisa_row *r)
+{
+	int i = s->columns.n_values - s->values_left--;
+
+	*r = s->row;
+	((uint8_t *)r->key)[s->key_bytes - 1] = (uint8_t)(i + 1);
+	return set_value(s, i, 0, r) ?: 1;
+}
+
 /* Take the next of these rows to send. The result is the same as for next_row(). */
 static int next_of_table(struct source *s, struct fpisa_row *r)
 {
-	struct fpisa_field field[FPISA_COLUMNS_MOST];
-	const struct fpisa_field *v;
-	const int value = s->columns.value;
 	uint64_t place;
 	int rc;
 
 	if (is_columnar(s))
 		return next_of_columns(s, r);
-	while ((rc = next_row(s, field, &place)) == 1) {
+	if (s->values_left)
+		return next_value(s, r);
+	while ((rc = next_row(s, s->field, &place)) == 1) {
 		*r = (struct fpisa_row){.count = 1};
-		v = value >= 0 ? &field[value] : NULL;
-		if (v && v->null) {
-			rc = keep_null(s, place);
-			if (rc)
-				return rc;
-			if (s->want.kind == FPISA_QUERY_TOPN)
-				continue;
-			/* The row creates a group but adds no value to it. */
-			r->count = FPISA_ROW_NO_SUM | FPISA_ROW_NO_ORDER;
-		} else if (v) {
-			rc = fpisa_value_parse(&s->table.schema.column[value], v, &r->value, r->wide);
-			if (rc)
-				return text_bad_value(&s->table.text, value, v, rc);
-		}
-		if (s->want.kind == FPISA_QUERY_TOPN) {
-			set_place(s, r, place);
-			return 1;
-		}
 		if (s->want.kind == FPISA_QUERY_JOIN) {
-			rc = make_join_key(s, field, place, r);
+			rc = make_join_key(s, s->field, place, r);
 			if (rc)
 				return rc;
 			continue;
 		}
-		return columns_key(&s->columns, field, s->key_bytes, r) ?: 1;
+		if (s->columns.n_values && !s->columns.numbered)
+			rc = set_value(s, 0, place, r);
+		if (rc < 0)
+			return rc;
+		if (s->want.kind == FPISA_QUERY_TABLE)
+			return begin_group(s, r) ?: 1;
+		set_place(s, r, place);
+		if (r->count == 1)
+			return 1;
 	}
 	return rc;
 }

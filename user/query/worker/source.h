@@ -23,13 +23,17 @@ struct source {
 	uint32_t form;			  /* enum fpisa_value_form of the values */
 	struct where where;
 	uint64_t read;	     /* number of rows that were read from the table */
-	uint64_t nulls;	     /* number of selected rows whose value is NULL */
+	uint64_t nulls;	     /* number of selected rows whose value is NULL; 0 if there are several values */
 	uint64_t given;	     /* number of selected rows that were returned as records in sequence */
 	bool over;	     /* whether the table has been read to the end */
 	uint64_t *null_rows; /* places of the first rows whose value is NULL, at most as many as the query's limit */
 	size_t n_null_rows, room;
 	bool reduces; /* whether the worker prunes or aggregates rows */
 	struct reduction reduction;
+	/* for several values: the fields and the key of the last row of a text, and how many of its values follow */
+	struct fpisa_field field[FPISA_COLUMNS_MOST];
+	struct fpisa_row row;
+	int values_left;
 	struct columnar columnar; /* the rows of a table that DuckDB reads */
 };
 
