@@ -304,7 +304,6 @@ def test_refusals(asked, tmp_path):
             (("--by", "s,d"), {"table": "wide", "number": 7}, "wide.csv:3: the key needs 36 bytes (s 31, d 5), but the query's keys have 8: "
                                                               "the limit is 32; use fewer or shorter columns"),
             (("--by", "k,l"), {"table": "wide"}, "wide.csv:2: the key needs 8 bytes (k 4, l 4), but the query's keys have 4: "),
-            (("--value", "d", "--limit", 3), {"table": "wide", "number": 7}, "wide.csv: column d is date; the first rows by --value require real"),
             (("--by", "k", "--value", "s"), {"table": "wide", "number": 7}, "wide.csv: column s is text; --value requires a number, a date or a timestamp\n"),
     ):
         options = (*options, *(("--timeout", 2) if where.get("number") == 9 or "workers" in where else ()))

@@ -174,8 +174,8 @@ def test_several_columns(asked):
     deal(q, 2, rows, ("k int32 not null", "a real not null", "b double"), "t")
     q.serve()
     q.add("table", 70, "--key-bytes", 8, "--values", "double")
-    want = [queries.groups_of([(r[0], r[1]) for r in rows]), queries.groups_of([(r[0], r[2]) for r in rows], double_sum)]
-    whole = [queries.groups_of([((), r[1]) for r in rows]), queries.groups_of([((), r[2]) for r in rows], double_sum)]
+    want = [queries.groups_of([(r[0], r[1]) for r in rows]), queries.groups_of([(r[0], r[2]) for r in rows], queries.double_sum)]
+    whole = [queries.groups_of([((), r[1]) for r in rows]), queries.groups_of([((), r[2]) for r in rows], queries.double_sum)]
 
     def check(row, wants, what):
         assert row[0] == wants[0][0], what  # column a is never NULL
