@@ -125,8 +125,10 @@ static bool keeps(const char *type, const char *common, const struct fpisa_colum
 		return is == WHOLE || (is == DECIMAL && from.scale <= to.scale);
 	case TEXT:
 		return is != BYTES && is != NESTED;
+	case TIMESTAMP:
+		return is == DATE || is == TIMESTAMP;
 	default:
-		return common_is == OTHER && (is == OTHER || is == DATE);
+		return common_is == OTHER && (is == OTHER || is == DATE || is == TIMESTAMP);
 	}
 }
 
