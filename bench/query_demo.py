@@ -242,7 +242,7 @@ def parse():
         p.exit(1, "fpisa: query demo: network namespaces require root; run as root\n")
     why = postgres.lacking()
     if why:
-        p.exit(1, f"fpisa: query demo: {why}; make postgres\n")
+        p.exit(1, f"fpisa: query demo: {why}\n")
     if args.plot and not os.access(os.path.dirname(os.path.abspath(args.plot)), os.W_OK):
         p.error(f"--plot {args.plot}: its directory does not exist or is not writable; name another")
     if args.plot and not shutil.which("gnuplot"):

@@ -159,7 +159,7 @@ int agree_on_offer(struct comm *m, MPI_Comm c);
 int agree_serves(struct comm *m, MPI_Comm c, enum fpisa_dtype type, uint64_t bytes, int waits);
 
 /*
- * Agree on the types that requests have wanted. All ranks of c have made the same
+ * Agree on the types that requests have asked for. All ranks of c have made the same
  * requests, so they agree on the same types.
  */
 void agree_on_requests(struct comm *m, MPI_Comm c);

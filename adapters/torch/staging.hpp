@@ -312,7 +312,7 @@ class Staging
 	{
 	}
 
-	/* Return whether all calls that were queued have been started. */
+	/* Return whether all queued calls have been started. */
 	bool idle()
 	{
 		std::lock_guard<std::mutex> lock(lock_);
@@ -386,7 +386,10 @@ class Staging
 	static constexpr size_t MOST = 8;  /* chunks that have a buffer: copied, or in a call of libfpisa */
 	static constexpr std::chrono::microseconds LOOK{20};
 
-	/* A part of a transfer that is a call of libfpisa. It is one of MOST that have buffers until it is destroyed. */
+	/*
+	 * A chunk of a transfer, which one call of libfpisa sums. A chunk has a buffer until it is destroyed, and at most MOST
+	 * chunks have buffers at a time.
+	 */
 	struct Chunk {
 		Chunk(Staging &staging, std::shared_ptr<Transfer> transfer, size_t first, size_t count)
 		    : staging(staging), transfer(std::move(transfer)), first(first), count(count),

@@ -101,7 +101,7 @@ static void hello(struct server *s, struct fpisa_hdr *h, const struct fpisa_addr
 	*to = 1ull << rank;
 }
 
-/* Add the values. If this completes the round, turn the header into that of the result and return nonzero. */
+/* Add the values. If this completes the round, turn the header into the result's header and return nonzero. */
 static AVX2 int take_values(struct server *s, struct fpisa_hdr *h, struct fpisa_slot *slot, float *sum, int first)
 {
 	uint32_t bytes = h->count * sizeof(float);

@@ -35,7 +35,7 @@ static __always_inline __s64 *fpisa_limbs_of(void *limbs, int i, int n)
 	return (__s64 *)limbs + i * n;
 }
 
-/* Run MAU2, which finds the limb (st) among `n` limbs, a power of two, and the place in the limb (in). */
+/* Run MAU2, which finds the limb (st) and the place in the limb (in). `n`, the number of limbs, is a power of two. */
 static __always_inline void fpisa_exact_mau2(struct fpisa_lane *l, int n)
 {
 	__u32 place = (l->e & FPISA_EXP_MASK) - 1;

@@ -70,7 +70,7 @@ def test_bound(cluster, bound):
 
 
 def test_byteps():
-    """n workers and k hosts with equal links meet BytePS's bound. Without hosts they meet a ring's bound."""
+    """n colocated workers and k dedicated aggregators with equal links meet BytePS's bound. Without the latter, the workers meet a ring's bound."""
     for n, k in (8, 4), (8, 0), (8, 8), (4, 2), (3, 1):
         p = plan("--workers", n, "--aggregators", k, "--rate", "10G", "--colocated")
         ratio = p["ring_ms"] / (2 * (n - 1) / n) / p["ms"]

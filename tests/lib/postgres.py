@@ -39,13 +39,13 @@ def where(name):
 def lacking():
     """Return the reason why no server can run here, or None."""
     if not os.path.exists(PG_CONFIG):
-        return "the extension is not built: postgresql-server-dev-N is not installed; run make deps"
+        return "the extension is not built: postgresql-server-dev-N is not installed; run make deps, then make postgres"
     if not all(os.path.exists(os.path.join(where("bindir"), p)) for p in PROGRAMS):
-        return f"the server of {PG_CONFIG} is not installed; make test installs postgresql-N, where apt offers it"
+        return f"the server of {PG_CONFIG} is not installed; run apt install postgresql, then make postgres"
     try:
         user()
     except KeyError:
-        return "the user postgres does not exist; the server cannot run as root"
+        return "the user postgres does not exist, and the server cannot run as root; run adduser --system postgres"
     return None
 
 

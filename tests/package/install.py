@@ -117,7 +117,7 @@ def main():
         run("make", "uninstall", *install)
         left = [os.path.join(d, f) for d, _, fs in os.walk(root) for f in fs if f not in ("p", "p.c", "q", "q.c")]
         if left:
-            sys.exit(f"left after uninstall: {left}")
+            sys.exit(f"make uninstall did not remove {left}")
         # A configuration file that a user wrote survives the second installation and the removal.
         conf = f"{root}/etc/fpisa/fpisa.conf"
         os.makedirs(os.path.dirname(conf), exist_ok=True)

@@ -190,7 +190,7 @@ def test_dead_worker(far, server, workers):
     workers.kill(1)
     try:
         for query in "SELECT * FROM many", "SELECT x FROM many ORDER BY x LIMIT 1", "SELECT x, count(*) FROM many GROUP BY x":
-            assert f"worker {name}: no connection: Connection refused" in fails(server, query, "far")
+            assert f"worker {name}: cannot connect: Connection refused" in fails(server, query, "far")
         # A failed statement leaves no table or schema.
         assert far("DO $$ BEGIN FOR i IN 1..40 LOOP BEGIN PERFORM count(*) FROM sales; EXCEPTION WHEN connection_failure THEN NULL; END; "
                    "END LOOP; END $$; SELECT count(*) < 60 FROM pg_ls_dir('/proc/self/fd')") == [("t",)]

@@ -177,7 +177,7 @@ def test_a_process_dies(tmp_path, monkeypatch, capsys):
 
 
 def test_sweep_ends_where_a_process_comes_late(tmp_path, monkeypatch):
-    """If the second process becomes ready after the first has finished all runs, no process is started in place of it."""
+    """Do not replace the first process if it has finished all runs before the second process becomes ready."""
     ended, started = threading.Event(), []
 
     def start(args, pipes):

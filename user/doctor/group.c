@@ -101,7 +101,7 @@ static void try_manager(struct doctor *d, const char *host, const struct fpisa_p
 		rc = fpisa_connect_within(&to[at], ANSWER_MS);
 	while (rc < 0 && ++at < n);
 	if (rc < 0) {
-		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: no connection to TCP port %u: %s; %s", host,
+		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: cannot connect to TCP port %u: %s; %s", host,
 			ntohs(to->v4.sin_port), strerror(-rc),
 			rc == -ECONNREFUSED ? "is `fpisa serve` running there?" : "check the firewalls there and here");
 		return;

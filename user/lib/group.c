@@ -97,8 +97,9 @@ static int prepare(struct fpisa_group *g, const char *host, const char *name, ui
 	if (strlen(name) < sizeof(l->join.name))
 		strcpy(l->join.name, name);
 	if (!fpisa_manager_name_valid(l->join.name))
-		return fpisa_fail(-EINVAL, "'%s' is not a group name: 1 to %d of A-Z a-z 0-9 . _ : @ + -", name,
-				  FPISA_MANAGER_NAME - 1);
+		return fpisa_fail(-EINVAL,
+				  "'%s' is not a group name; use 1 to %d of the characters A-Z a-z 0-9 . _ : @ + -",
+				  name, FPISA_MANAGER_NAME - 1);
 	if (!size || size > FPISA_MAX_WORKERS || rank >= size)
 		return fpisa_fail(-EINVAL, "rank is %u and size %u; size must be in 1..%d and rank below it", rank,
 				  size, FPISA_MAX_WORKERS);

@@ -288,22 +288,6 @@ uint64_t fpisa_not_joined(const struct fpisa *f)
 	return fpisa_ranks_of(f, ranks);
 }
 
-uint64_t fpisa_ranks_of(const struct fpisa *f, uint64_t ranks)
-{
-	uint64_t left = f->ranks_here, of = 0;
-
-	if (!left)
-		return ranks;
-	for (; left; left &= left - 1, ranks >>= 1)
-		of |= ranks & 1 ? left & -left : 0;
-	return of;
-}
-
-uint64_t fpisa_result_ranks(const struct fpisa *f, uint64_t ranks)
-{
-	return fpisa_ranks_of(f, ranks) | f->ranks_elsewhere;
-}
-
 static uint64_t longest_timeout(const struct fpisa *f)
 {
 	uint64_t ns = 0;

@@ -158,10 +158,22 @@ struct fpisa_window_slot *fpisa_oldest_slot(struct fpisa *f, struct fpisa_shard 
 uint64_t fpisa_not_joined(const struct fpisa *f); /* return the ranks that an aggregator reports as not joined */
 
 /* Return the ranks of the handle's group that are these ranks of its job. */
-uint64_t fpisa_ranks_of(const struct fpisa *f, uint64_t ranks);
+static inline uint64_t fpisa_ranks_of(const struct fpisa *f, uint64_t ranks)
+{
+	uint64_t left = f->ranks_here, of = 0;
+
+	if (!left)
+		return ranks;
+	for (; left; left &= left - 1, ranks >>= 1)
+		of |= ranks & 1 ? left & -left : 0;
+	return of;
+}
 
 /* Return the ranks of the handle's group in a result that has these ranks of its job. */
-uint64_t fpisa_result_ranks(const struct fpisa *f, uint64_t ranks);
+static inline uint64_t fpisa_result_ranks(const struct fpisa *f, uint64_t ranks)
+{
+	return fpisa_ranks_of(f, ranks) | f->ranks_elsewhere;
+}
 
 /* Return whether there may be frames that have not been received yet. */
 static inline int fpisa_more(const struct fpisa *f)

@@ -139,7 +139,7 @@ static int call_manager(struct fpisa_link *l, struct fpisa_channel **c)
 		l->there_ns = fpisa_now();
 	if (rc) {
 		drop(l, c);
-		return fpisa_fail(rc, "no connection%s%s: %s; %s", l->addresses > 1 ? " to " : "",
+		return fpisa_fail(rc, "cannot connect%s%s: %s; %s", l->addresses > 1 ? " to " : "",
 				  l->addresses > 1 ? fpisa_address_text(&to, address) : "", strerror(-rc),
 				  fpisa_hint(rc, "is `fpisa serve` running there?"));
 	}

@@ -97,13 +97,6 @@ struct manager_quota manager_used(const struct manager *m, const char *owner)
 	return used;
 }
 
-bool manager_is_exact(const struct fpisa_manager_spec *s)
-{
-	struct fpisa_format f = fpisa_format_of(s->format ?: FPISA_FORMAT_FP32);
-
-	return fpisa_family_limbs(fpisa_family(f, s->mode ?: FPISA_MODE_FPISA));
-}
-
 __u32 manager_used_exact(const struct manager *m)
 {
 	__u32 slots = 0;

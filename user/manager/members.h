@@ -26,9 +26,6 @@ __u32 manager_ending(const struct manager *m, const char *owner);
  */
 void manager_end_if_empty(struct manager *m, struct manager_group *g);
 
-/* Return whether a job of this specification has superaccumulators, for which the datapath has fewer slots. */
-bool manager_is_exact(const struct fpisa_manager_spec *s);
-
 /* Return how many slots such jobs have. */
 __u32 manager_used_exact(const struct manager *m);
 

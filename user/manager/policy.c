@@ -118,6 +118,13 @@ bool manager_network_allowed(const struct manager_policy *p, const struct fpisa_
 	return !p->networks;
 }
 
+bool manager_is_exact(const struct fpisa_manager_spec *s)
+{
+	struct fpisa_format f = fpisa_format_of(s->format ?: FPISA_FORMAT_FP32);
+
+	return fpisa_family_limbs(fpisa_family(f, s->mode ?: FPISA_MODE_FPISA));
+}
+
 bool manager_may_add(const struct manager_policy *p, const char *owner)
 {
 	if (!*owner)

@@ -80,6 +80,9 @@ __u32 manager_window(__u32 wanted, __u32 free, __u32 others);
 /* Return whether a host of this address may connect. */
 bool manager_network_allowed(const struct manager_policy *p, const struct fpisa_address *address);
 
+/* Return whether a job of this specification has superaccumulators, for which the datapath has fewer slots. */
+bool manager_is_exact(const struct fpisa_manager_spec *s);
+
 /*
  * Return whether a client with the key of that name ("": without a key) may register an aggregator, which sees the
  * values of all groups.

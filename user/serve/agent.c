@@ -279,7 +279,7 @@ static void take_news(struct agent *a, const struct helper_news *news)
 
 	if (news->err) {
 		log_line(&a->errors, a->now_ms,
-			 "fpisa: serve: the configuration was not changed; fpisa serve continues with the previous configuration");
+			 "fpisa: serve: the new configuration was not accepted; see the message above; fpisa serve continues with the previous configuration");
 		return;
 	}
 	a->policy = news->policy;

@@ -158,7 +158,7 @@ static void take_news(struct serve *s, const struct helper_news *news)
 {
 	if (news->err) {
 		log_line(&s->errors, s->manager.now_ms,
-			 "fpisa: serve: the configuration was not changed; fpisa serve continues with the previous configuration");
+			 "fpisa: serve: the new configuration was not accepted; see the message above; fpisa serve continues with the previous configuration");
 		return;
 	}
 	s->policy = news->policy;

@@ -161,7 +161,7 @@ def test_many_columns(by_duckdb):
         return "SELECT " + ", ".join(f"{i} AS c{i}" for i in range(n))
     status, out, err = ask(by_duckdb(columns(64)))
     assert status == 0 and out.split(b"\n")[1] == ",".join(str(i) for i in range(64)).encode(), err
-    assert "t.parquet has more than 64 columns; name those to query in a schema" in refused(by_duckdb(columns(65)))
+    assert "t.parquet has more than 64 columns; give a schema that names only the columns to query" in refused(by_duckdb(columns(65)))
     assert ask(by_duckdb(columns(65), "c64 int32\n"))[:2] == (0, b"c64\n64\n")
     # Nested columns do not count.
     assert ask(by_duckdb(columns(64) + ", [1] AS nested"))[0] == 0

@@ -135,7 +135,7 @@ class Table:
 
 
 def key_bytes(kinds, key):
-    """Return the bytes of a key made of columns that may be NULL. The types are DuckDB's."""
+    """Return the number of bytes of a key whose columns may be NULL. The types are DuckDB's."""
     def of(type_, value):
         if TYPES[type_] == "text":
             return 1 + len((value or "").encode())

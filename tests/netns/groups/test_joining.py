@@ -82,9 +82,9 @@ def test_name_with_several_addresses(groups, tmp_path):
         said = g.net.worker[0].try_run(*g.member[:-4], FPISA, "doctor", "--worker", ADDRESS, env={**g.env, "FPISA_MANAGER": name, "FPISA_KEY": g.key})
         assert f"ok     groups: manager: {name} answers in" in said[1], said
     answer = g.start(0, "none", 0, 2, address="none").line()
-    assert answer["rc"] == -ECONNREFUSED and "no connection to 1" in answer["error"], answer
+    assert answer["rc"] == -ECONNREFUSED and "cannot connect to 1" in answer["error"], answer
     answer = g.start(0, "six", 0, 2, address="six").line()
-    assert answer["rc"] == -ENETUNREACH and "no connection: Network is unreachable" in answer["error"], answer
+    assert answer["rc"] == -ENETUNREACH and "cannot connect: Network is unreachable" in answer["error"], answer
 
 
 class Relay(threading.Thread):

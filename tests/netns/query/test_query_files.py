@@ -86,7 +86,7 @@ def test_driver_ends_with_its_query(asked, tmp_path):
     read_by_driver(q, tmp_path, END="fail")
     assert "t.parquet: the driver fails\n" in q.fails(*GROUPS, network=False)
     read_by_driver(q, tmp_path, ROWS=1, FORMAT="l")
-    assert "t.parquet: the driver gives column 1 as Arrow's 'l'\n" in q.fails(*GROUPS, network=False)
+    assert "t.parquet: column 1 has Arrow's format 'l', which differs" in q.fails(*GROUPS, network=False)
 
 
 def test_parquet_written_while_it_is_read(asked, tmp_path):

@@ -256,7 +256,7 @@ def test_interrupted(asked):
     _, status, err = ended(p)
     assert status == 1 and f"worker {endpoint(q.net.addresses[1], 18001)}: the connection ended" in err, err
     says = q.fails("--by", "k", "--value", "v")
-    assert f"worker {endpoint(q.net.addresses[1], 18001)}: no connection: Connection refused; is `fpisa query worker` running there?" in says
+    assert f"worker {endpoint(q.net.addresses[1], 18001)}: cannot connect: Connection refused; is `fpisa query worker` running there?" in says
 
 
 def write_private(path, text):

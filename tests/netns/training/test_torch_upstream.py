@@ -15,7 +15,7 @@ TEST_S, RUN_S = 200 * SLOW, 3600 * SLOW
 LEAST = 187  # tests that pass with Gloo
 pytestmark = [pytest.mark.long, pytest.mark.skipif(not FOLDER, reason="a part of torch-long: FPISA_TORCH is not set")]
 
-# The tests that pass with Gloo and fail with fpisa, and why.
+# The tests that pass with Gloo and fail with fpisa, each with the reason.
 KNOWN = {
     "test_ddp_logging_data_cpu": "PyTorch names each backend that it does not contain 'custom' in the log of DistributedDataParallel",
     "test_ddp_profiling_torch_profiler": "the profiler's event of a broadcast has Gloo's name, because Gloo performs it",

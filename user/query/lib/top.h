@@ -21,7 +21,7 @@ struct fpisa_top {
 	struct fpisa_top_row floor; /* rows below it are not among the first N */
 };
 
-/* Return the row in the order of the query. The member `worker` is 0. */
+/* Return `r` as a row in the order of the query. Set the member `worker` to 0. */
 struct fpisa_top_row fpisa_top_row_of(const struct fpisa_row *r, uint32_t form, int ascending);
 
 /* Return the row with its value, short place and place at the worker. NaN and zero may have other bits than before. */

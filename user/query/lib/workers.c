@@ -131,7 +131,7 @@ static int connected(struct fpisa_query *q, struct fpisa_query_worker *w)
 
 	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) || error)
 		return fpisa_fail(-(error ? error : errno),
-				  "worker %s: no connection: %s; is `fpisa query worker` running there?", w->name,
+				  "worker %s: cannot connect: %s; is `fpisa query worker` running there?", w->name,
 				  strerror(error ? error : errno));
 	if (getpeername(fd, &to.any, &m))
 		return 0;

@@ -33,14 +33,18 @@ int batch_accepts(const struct ArrowSchema *given, const struct fpisa_column *co
 	static const struct fpisa_column of_place = {.type = FPISA_COLUMN_INT64};
 
 	if (given->n_children != n + place)
-		return fpisa_fail(-EPROTO, "%s: the driver gives %lld columns instead of %d", name,
-				  (long long)given->n_children, n + place);
+		return fpisa_fail(
+			-EPROTO,
+			"%s: the driver returned %lld columns instead of %d; give another version of the library with --driver",
+			name, (long long)given->n_children, n + place);
 	for (int i = 0; i < n + place; i++) {
 		const struct fpisa_column *c = i < place ? &of_place : column[i - place];
 
 		if (given->children[i]->dictionary || !is_format(given->children[i]->format, c))
-			return fpisa_fail(-EPROTO, "%s: the driver gives column %d as Arrow's '%.32s'", name, i + 1,
-					  given->children[i]->format);
+			return fpisa_fail(
+				-EPROTO,
+				"%s: column %d has Arrow's format '%.32s', which differs from the column's type; give another version of the library with --driver",
+				name, i + 1, given->children[i]->format);
 	}
 	return 0;
 }

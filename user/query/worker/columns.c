@@ -19,7 +19,8 @@ static int find_columns(const struct columns *c, const char *list, int *out, int
 	for (const char *at = *list ? list : NULL, *end; at; at = *end ? end + 1 : NULL) {
 		end = strchrnul(at, ',');
 		if (*n == FPISA_COLUMNS_MOST)
-			return fpisa_fail(-EINVAL, "'%.100s' is not a list of columns, such as a,b", list);
+			return fpisa_fail(-EINVAL, "'%.100s' names more than %d columns; name fewer columns", list,
+					  FPISA_COLUMNS_MOST);
 		out[*n] = schema_find_typed(&c->table->schema, at, (size_t)(end - at), c->table->file);
 		if (out[(*n)++] < 0)
 			return -EINVAL;

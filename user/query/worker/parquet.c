@@ -173,9 +173,10 @@ static int take_column(struct parquet *q, struct schema *schema, bool given, con
 
 	if (!given && i < 0 && fpisa_column_name_valid(column) && native_of(type, &c) != NESTED) {
 		if (schema->n == FPISA_COLUMNS_MOST)
-			return fpisa_fail(-EINVAL,
-					  "%s has more than %d columns; name those to query in a schema, of %d at most",
-					  name, FPISA_COLUMNS_MOST, FPISA_COLUMNS_MOST);
+			return fpisa_fail(
+				-EINVAL,
+				"%s has more than %d columns; give a schema that names only the columns to query, at most %d",
+				name, FPISA_COLUMNS_MOST, FPISA_COLUMNS_MOST);
 		strcpy(c.name, column);
 		i = schema->n++;
 		schema->column[i] = c;
