@@ -856,16 +856,6 @@ static void no_tree(void **state)
 	for (uint32_t r = 0; r < 4; r++)
 		join(w, call(w, (int)r, 1 + r % 2, "key"), "train", r, 4);
 	assert_int_equal(w->of[3].inbox[w->of[3].n - 2].type, FPISA_MANAGER_AGGREGATORS);
-	w = world_with_leaves();
-	for (int i = 0; i < 2; i++)
-		w->m.aggregator[i].record.address.w[0] = htonl(0x20010db8);
-	for (uint32_t r = 0; r < 4; r++) {
-		struct told *t = call(w, (int)r, 1 + r % 2, "key");
-
-		t->caller.local.w[0] = htonl(0x20010db8);
-		join(w, t, "train", r, 4);
-	}
-	assert_int_equal(w->of[3].inbox[w->of[3].n - 2].type, FPISA_MANAGER_AGGREGATORS);
 }
 
 /* After a restart, leaves without a job of the group need not have kept one. */

@@ -382,9 +382,7 @@ static bool choose_tree(struct manager *m, struct manager_group *g, const struct
 {
 	struct leaves_tree t;
 
-	/* Groups over IPv6 do not have leaves. */
-	if (!m->policy->leaves || !fpisa_is_ipv4(&g->record.local) ||
-	    !leaves_choose(c->leaves, c->n, g->record.size, &t))
+	if (!m->policy->leaves || !leaves_choose(c->leaves, c->n, g->record.size, &t))
 		return false;
 	for (__u32 i = 0; i < t.n; i++) {
 		g->record.aggregator[i] = c->at[t.host[i]];

@@ -27,23 +27,26 @@ HOSTS, EACH = 2, 4
 RANKS = HOSTS * EACH
 MODE_EXACT = 4
 PINS = f"/run/leaves-{os.getpid()}"  # a BPF filesystem for the aggregators other than the manager's
-FRAME = 14 + 20 + 8 + 76  # headers: Ethernet, IPv4, UDP, FPISA
+FRAME = 14 + 8 + 76  # headers: Ethernet, UDP, FPISA
 CALLS = "f1", "d1", "f1000", "d777", "F4096", "D100", "f65537"
 TORCH = os.path.join(BUILD, "torch")
 DDP = os.path.join(TOP, "adapters", "torch", "examples", "ddp.py")
 pytestmark = pytest.mark.together
+over_both = pytest.mark.parametrize("site", ["IPv4", "IPv6"], indirect=True)
 needs_torch = pytest.mark.skipif(not os.path.exists(os.path.join(TORCH, "built")), reason="build/torch is not there; make test installs what it needs")
 
 
 class Site(Switched):
-    """The manager and its datapath at 10.98.0.1, another aggregator without ranks at .2, and hosts with ranks at .11 and .12"""
+    """The manager and its datapath at 10.98.0.1, another aggregator without ranks at .2, and hosts with ranks at .11 and .12. Over IPv6
+    2001:db8:98:: stands for 10.98.0."""
 
-    def __init__(self):
+    def __init__(self, ipv6=False):
         super().__init__()
-        self.address = "10.98.0.1"
+        self.subnet, self.frame = ("2001:db8:98::", FRAME + 40) if ipv6 else ("10.98.0.", FRAME + 20)
+        self.address = f"{self.subnet}1"
         self.agg = self.host(self.address, "m0")
-        self.other = self.host("10.98.0.2", "a0")
-        self.addresses = [f"10.98.0.{11 + i}" for i in range(HOSTS)]
+        self.other = self.host(f"{self.subnet}2", "a0")
+        self.addresses = [f"{self.subnet}{11 + i}" for i in range(HOSTS)]
         self.worker = [self.host(address, f"w{i}") for i, address in enumerate(self.addresses)]
         for host in self.worker:
             host.ip("link set lo up")
@@ -81,9 +84,9 @@ class Leaves(Groups):
 
 
 @pytest.fixture
-def site(bpffs, tmp_path):
+def site(bpffs, tmp_path, request):
     with pins(PINS):
-        net = Site()
+        net = Site(ipv6=getattr(request, "param", None) == "IPv6")
         leaves = Leaves(net, str(tmp_path))
         leaves.serve()
         for i, host in enumerate(net.worker):
@@ -137,6 +140,7 @@ def shares_of(site, name):
     return group["shares"]
 
 
+@over_both
 def test_bits(site):
     """The sums have the bits of aggregators without a tree, and are the exact sums. Each host sends one contribution for each chunk."""
     rng, chunks = random.Random(draw_seed()), 50
@@ -158,7 +162,7 @@ def test_bits(site):
 
     result, shares = sums("tree")
     assert [(s["address"], s.get("ranks")) for s in shares] == [
-        ("10.98.0.1", []), ("10.98.0.11", [0, 2, 4, 6]), ("10.98.0.12", [1, 3, 5, 7])]
+        (f"{site.net.subnet}{n}", ranks) for n, ranks in ((1, []), (11, [0, 2, 4, 6]), (12, [1, 3, 5, 7]))]
     assert result == right
     for i in range(HOSTS):
         assert all_counters(site, i, "v_up") == chunks
@@ -174,6 +178,8 @@ def test_bits(site):
     assert flat == result
 
 
+@pytest.mark.alone
+@over_both
 def test_bytes(site):
     """A host's link carries the bytes of one rank, not of four."""
     chunks = 2000
@@ -182,7 +188,7 @@ def test_bytes(site):
         answer = rank.line()
         assert answer["rc"] == 0 and answer["first"] == RANKS * (RANKS + 1) / 2, answer
     for i in range(HOSTS):
-        sent = (site.net.bytes_of(i) - before[i]) / (chunks * (FRAME + 4 * 256))
+        sent = (site.net.bytes_of(i) - before[i]) / (chunks * (site.net.frame + 4 * 256))
         print(f"host {i} sent {sent:.2f} times the bytes of a rank")
         assert sent < 1.1
 
@@ -198,6 +204,7 @@ def test_other_modes(site):
     assert not any(all_counters(site, i, "v_up") for i in range(HOSTS))
 
 
+@over_both
 def test_doubles(site):
     """The root makes the results of doubles in the frames of the leaves, which are long enough. Sums do not wait for retransmissions."""
     for rank in start(site, "g", lambda r: [{"check": "float64", "times": 100, "seed": 5}]):
@@ -258,19 +265,20 @@ def test_rank_killed(site):
     once_within(1, kill)
 
 
+@over_both
 @pytest.mark.alone
 def test_leaf_killed(site):
     """All ranks name a dead leaf within a second. The next group does not have a tree, because a host lacks its aggregator."""
     ranks = begin(site, "g")
     site.agents[1].send_signal(signal.SIGKILL)
-    assert errors(ranks, -EHOSTDOWN, "aggregator 10.98.0.12 is gone: its process ended") < 1
+    assert errors(ranks, -EHOSTDOWN, f"aggregator {site.net.subnet}12 is gone: its process ended") < 1
     for rank in ranks:
         rank.end()
     ranks = start(site, "h", lambda r: [{"sum": "float32", "count": 10000}])
     for rank in ranks:
         answer = rank.line()
         assert answer["rc"] == 0 and answer["first"] == RANKS * (RANKS + 1) / 2, answer
-    assert [s["address"] for s in shares_of(site, "h")] == ["10.98.0.1", "10.98.0.11"]
+    assert [s["address"] for s in shares_of(site, "h")] == [f"{site.net.subnet}{n}" for n in (1, 11)]
 
 
 @pytest.mark.alone
@@ -280,13 +288,13 @@ def test_root_killed(site):
     root = site.agent(site.net.other, "other", "--rate", "100G")
     try:
         ranks = begin(site, "g")
-        assert shares_of(site, "g")[0]["address"] == "10.98.0.2"
+        assert shares_of(site, "g")[0]["address"] == f"{site.net.subnet}2"
         root.send_signal(signal.SIGKILL)
-        assert errors(ranks, -EHOSTDOWN, "aggregator 10.98.0.2 is gone: its process ended") < 1
+        assert errors(ranks, -EHOSTDOWN, f"aggregator {site.net.subnet}2 is gone: its process ended") < 1
         for rank in ranks:
             rank.end()
         begin(site, "h")
-        assert shares_of(site, "h")[0]["address"] == "10.98.0.1"
+        assert shares_of(site, "h")[0]["address"] == f"{site.net.subnet}1"
     finally:
         site.net.other.run(FPISA, "unload", "--pin", f"{PINS}/other")
 
@@ -294,7 +302,7 @@ def test_root_killed(site):
 def test_number_in_use(site):
     """The jobs of a tree have one number. If a leaf uses the number for another job, the manager takes another number."""
     host = site.net.worker[1]
-    host.run(FPISA, "job", "add", "0", "--workers", "10.98.0.1", "--address", "10.98.0.12", "--pin", f"{PINS}/1")
+    host.run(FPISA, "job", "add", "0", "--workers", f"{site.net.subnet}1", "--address", f"{site.net.subnet}12", "--pin", f"{PINS}/1")
     ranks = start(site, "g", lambda r: [{"sum": "float32", "count": 10000}])
     for rank in ranks:
         answer = rank.line()
