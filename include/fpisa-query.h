@@ -231,7 +231,7 @@ int fpisa_query_next(struct fpisa_query *q, const char *const **row);
 
 /*
  * Return 1 if the last of the first N rows has the same value as the row before it, so that other rows may have this
- * value too. Return 0 otherwise, for other queries, and until rows can be taken.
+ * value too. Return 0 otherwise, for other queries, and until rows can be taken. Return -EINVAL if q is NULL.
  */
 int fpisa_query_tied(const struct fpisa_query *q);
 

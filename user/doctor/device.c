@@ -89,7 +89,7 @@ static void try_native(struct doctor *d, struct device *v)
 	err = datapath_trial_attach(v->link.index, why, sizeof(why));
 	v->native = !err;
 	if (!err) {
-		finding(d, LEVEL_OK, v->name, "xdp", NULL, "driver %s has native XDP (tested)", v->driver);
+		finding(d, LEVEL_OK, v->name, "xdp", NULL, "%s has native XDP (tested)", v->driver);
 		return;
 	}
 	if (strstr(why, "MTU") || strstr(why, "mtu")) {
@@ -99,8 +99,7 @@ static void try_native(struct doctor *d, struct device *v)
 	if (short_of_queues(v)) /* this is reported separately */
 		return;
 	snprintf(fix, sizeof(fix), "fpisa load %s --mode skb%s", v->name, pin_option(d));
-	finding(d, LEVEL_WARN, v->name, "xdp", fix,
-		"driver without native XDP: %s; generic XDP, in the stack, is slower", why);
+	finding(d, LEVEL_WARN, v->name, "xdp", fix, "no native XDP: %s; generic XDP, in the stack, is slower", why);
 }
 
 /*

@@ -258,7 +258,7 @@ static void start(struct fdw_scan *s)
 	do {
 		fdw_choose(s->server, &s->shape, &s->choice);
 		error = try_for_a_while(s);
-		tied = !error && s->shape.one_more && fpisa_query_tied(s->query);
+		tied = !error && s->shape.one_more && fpisa_query_tied(s->query) > 0;
 		if (!error && !tied)
 			break;
 		if (tied) {

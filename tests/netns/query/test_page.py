@@ -17,7 +17,7 @@ def test_example(lab, tmp_path):
     os.unlink(q.key)
     with open(os.path.join(TOP, "doc", "query.md")) as f:
         page = f.read()
-    blocks = re.findall(r"[Oo]n (the aggregator|each worker|the master)(?:, create its part of a table and serve it)?:\n\n```sh\n(.*?)```"
+    blocks = re.findall(r"[Oo]n\s(the aggregator|each worker|the master)(?:, create its part of a table and serve it)?:\n\n```sh\n(.*?)```"
                         r"(?:\n\n[^\n]*:\n\n```text\n(.*?)```)?", page, re.S)
     assert [where for where, _, _ in blocks] == ["the aggregator", "each worker", "the master", "the master"]
     hosts = {"the aggregator": [net.agg], "each worker": net.worker[:2], "the master": [net.worker[2]]}

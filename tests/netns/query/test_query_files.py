@@ -75,7 +75,7 @@ def test_driver_ends_with_its_query(asked, tmp_path):
         scan = scan_of(q)
         time.sleep(0.5)
         end(p)
-        wait_until("its end with the master", lambda pid=scan: not alive(pid))
+        wait_until("its end with the master", lambda pid=scan: not alive(pid) and not children(q.workers[0].pid))
     p = q.master.spawn(*q.argv(*GROUPS, network=False))
     scan = scan_of(q)
     q.workers[0].send_signal(signal.SIGKILL)

@@ -363,8 +363,9 @@ int fpisa_query_tied(const struct fpisa_query *q)
 {
 	const struct fpisa_top_row *last, *before;
 
-	if (!q || q->kind != FPISA_QUERY_TOPN || q->phase != FPISA_PHASE_DONE || q->total < 2 ||
-	    q->total < q->options.limit)
+	if (!q)
+		return -EINVAL;
+	if (q->kind != FPISA_QUERY_TOPN || q->phase != FPISA_PHASE_DONE || q->total < 2 || q->total < q->options.limit)
 		return 0;
 	last = value_at(q, q->total - 1, count_nulls(q));
 	before = value_at(q, q->total - 2, count_nulls(q));
