@@ -597,11 +597,11 @@ static void check_row(const char *const *row)
 		/* All columns of a table have the names that the worker gave. */
 		CHECK((!keys && !q->columns) || (keys && i >= keys) || !strcmp(c[i].name, name));
 		/*
-		 * A sum of integers has any number of digits. A count and the extremes are printed as the aggregator
-		 * sends them.
+		 * A sum of integers has any number of digits, and `as` lacks the precision of a decimal. A count and the
+		 * extremes are printed as the aggregator sends them.
 		 */
 		CHECK(!row[i] ? !c[i].not_null :
-		      keys && i >= keys && values[value].type >= FPISA_COLUMN_INT64 ?
+		      (keys && i >= keys && values[value].type >= FPISA_COLUMN_INT64) || as.type == FPISA_COLUMN_DECIMAL ?
 				strspn(row[i], "-.0123456789") == strlen(row[i]) :
 				fpisa_text_valid(&as, row[i], strlen(row[i])) || (keys && i == keys));
 	}

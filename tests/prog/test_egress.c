@@ -178,6 +178,7 @@ static struct fpisa_job make(struct frame *copy)
 	}
 	harness_add(copy, harness, &j, JOB, 0, 0, N, NULL);
 	harness_hdr(copy)->type = FPISA_TYPE_RESULT;
+	memcpy(copy->data + 26, &j.address.w[3], 4);
 	memcpy(copy->data + 30, &unaddressed, 4);
 	harness_set_checksums(copy);
 	set_udp_checksum(copy);

@@ -31,9 +31,9 @@ struct manager_caller {
 /* A job that the datapath is to make; manager_made() gets the answer. */
 struct manager_make {
 	__u32 place, index;
-	__u64 id;    /* id of the group */
-	__u64 pool;  /* bitmap of the numbers that the job may get */
-	bool leaves; /* the job is the root of a tree, and its workers are the leaves */
+	__u64 id;     /* id of the group */
+	__u64 pool;   /* bitmap of the numbers that the job may get */
+	__u32 leaves; /* nonzero: the job is the root of a tree, and its workers are the leaves */
 	/* of a leaf: address and UDP port of its parent, whose job has the same number, and the leaf's rank there */
 	struct fpisa_address parent;
 	__u16 parent_port;
