@@ -229,7 +229,8 @@ class Lab:
         self.address = ADDRESS6 if ipv6 else ADDRESS
         self.agg = self.netns()
         self.worker = [self.netns() for _ in range(workers)]
-        self.addresses = [self.host(1 if bridge else r + 1, r + 2) for r in range(workers)]
+        self.networks = [1 if bridge else r + 1 for r in range(workers)]
+        self.addresses = [self.host(network, r + 2) for r, network in enumerate(self.networks)]
         self.ports = ["p0"] if bridge else [f"p{r}" for r in range(workers)]
         self.agg.ip(f"addr add {self.address}/{128 if ipv6 else 32} dev lo")
         middle = self.bridge(mtu) if bridge else self.agg
@@ -255,10 +256,10 @@ class Lab:
         return f"{self.host(network, number)}/{64 if self.ipv6 else 24}"
 
     def forward(self):
-        """Let the hosts of a star reach each other through the aggregator's host."""
+        """Let the hosts reach each other through the aggregator's host."""
         self.agg.sysctl("conf/all/forwarding" if self.ipv6 else "ip_forward", 1, family="ipv6" if self.ipv6 else "ipv4")
-        for rank, w in enumerate(self.worker):
-            w.ip(f"route add {'2001:db8:99::/48' if self.ipv6 else '10.99.0.0/16'} via {self.host(rank + 1, 1)}")
+        for network, w in zip(self.networks, self.worker):
+            w.ip(f"route add {'2001:db8:99::/48' if self.ipv6 else '10.99.0.0/16'} via {self.host(network, 1)}")
 
     def bridge(self, mtu):
         switch = self.netns()
