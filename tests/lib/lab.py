@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import signal
 import socket
 import struct

@@ -69,7 +69,7 @@ def test_name_with_an_address_that_works(groups, tmp_path, first):
             w.ip("addr add 10.99.0.2/24 dev eth0")
     hosts = "".join(f"{a} aggregator\n" for a in (first, g.net.address) if a)
     g.member = sees(tmp_path, hosts=hosts, nsswitch_conf="hosts: files\n", gai_conf="precedence ::ffff:0:0/96 100\n")
-    ranks = [g.start(r, "train", r, 2, SUM, address=a) for r, a in enumerate(("aggregator", f"aggregator:{PORT}"))]
+    ranks = [g.start(r, "train", r, 2, SUM, hold=True, address=a) for r, a in enumerate(("aggregator", f"aggregator:{PORT}"))]
     for rank in ranks:
         assert rank.line()["rc"] == 0
     right(ranks)

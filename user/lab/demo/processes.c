@@ -39,6 +39,8 @@ int demo_release(struct demo *d)
 	return 0;
 }
 
+static const char ended_early[] = "the worker process ended early; see its message above, or dmesg";
+
 const char *demo_lost(const struct demo *d)
 {
 	static char text[640];
@@ -51,8 +53,7 @@ const char *demo_lost(const struct demo *d)
 
 		if (n && (n < 0 || byte != DEMO_FAILED))
 			continue;
-		snprintf(text, sizeof(text), "demo: rank %u: %s", r,
-			 n ? d->result[r].message : "the worker process ended early; see its message above");
+		snprintf(text, sizeof(text), "demo: rank %u: %s", r, n ? d->result[r].message : ended_early);
 		return text;
 	}
 	return NULL;
@@ -65,8 +66,7 @@ static int hear(struct demo *d, uint32_t r)
 	char byte;
 
 	if (recv(d->process[r].control, &byte, 1, 0) != 1)
-		return refuse(-ECHILD, "demo: rank %u: the worker process ended early; see its message above, or dmesg",
-			      r);
+		return refuse(-ECHILD, "demo: rank %u: %s", r, ended_early);
 	d->state[r] = (enum demo_state)byte;
 	if (d->state[r] != DEMO_FAILED)
 		return 0;
