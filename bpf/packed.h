@@ -165,6 +165,7 @@ GLOBAL_FN __u32 put_piece(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 piece
 	b = word & FPISA_PACKED_BLOCK;
 	if (b >= FAMILY_BLOCKS)
 		return at;
+	fpisa_opaque(b); /* Linux 6.1 does not know the limit of a copy from before the comparison */
 	*front = word;
 	at += sizeof(word);
 	from = fpisa_packed_from(word);
@@ -269,7 +270,10 @@ GLOBAL_FN __u32 add_piece(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 at)
 		return phv->payload;
 	word = *front;
 	b = word & FPISA_PACKED_BLOCK;
-	if (!word || b >= FAMILY_BLOCKS || !fpisa_packed_valid(word, phv->blocks, LIMBS))
+	if (b >= FAMILY_BLOCKS)
+		return phv->payload;
+	fpisa_opaque(b); /* as in put_piece() */
+	if (!word || !fpisa_packed_valid(word, phv->blocks, LIMBS))
 		return phv->payload;
 	at += sizeof(word);
 	from = fpisa_packed_from(word);

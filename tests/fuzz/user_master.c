@@ -602,7 +602,7 @@ static void check_row(const char *const *row)
 		 */
 		CHECK(!row[i] ? !c[i].not_null :
 		      (keys && i >= keys && values[value].type >= FPISA_COLUMN_INT64) || as.type == FPISA_COLUMN_DECIMAL ?
-				strspn(row[i], "-.0123456789") == strlen(row[i]) :
+				strspn(row[i], "+-.0123456789") == strlen(row[i]) :
 				fpisa_text_valid(&as, row[i], strlen(row[i])) || (keys && i == keys));
 	}
 }

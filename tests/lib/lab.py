@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 import signal
 import socket
 import struct

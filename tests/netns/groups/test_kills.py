@@ -179,7 +179,8 @@ def test_ranks_of_aggregators(hosts, seconds):  # noqa: F811
     assert min(w.joins) > n and min(killed) >= n // HOSTS and sum(ended) == n // 2
 
 
-@pytest.mark.parametrize("seconds", [3, pytest.param(600, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("seconds", [600])
 def test_trees(tree, seconds):  # noqa: F811
     """Ranks, leaves and the root of a group's tree are killed and return. The group continues, with a tree if all are there. Only aggregators
     in the group's generation are killed, because the death of another one does not end the generation."""
