@@ -16,9 +16,9 @@ with and without --cpus. Figures are medians and quartiles:
     relief	  receive_ns without --cpus, divided by receive_ns in the same round
 
 A veth copies each frame into a page before XDP sees it, and receive_ns includes that copy. The
-driver of a NIC does not copy. A separate line has `handover_ns`, the time of the steering
-program and of the way into the CPU map alone. It is measured with live frames of
-BPF_PROG_TEST_RUN on one CPU, while another CPU takes the frames.
+driver of a NIC does not copy. A separate line has `handover_ns`, the CPU time per frame
+of the steering program and of the enqueue into the CPU map, without the veth. It is measured on
+one CPU with BPF_PROG_TEST_RUN in live-frames mode, while another CPU consumes the frames.
 """
 import argparse
 import contextlib
@@ -36,7 +36,7 @@ from common import HEADERS, exit_on_signals, labs, numbers, own_mounts, quartile
 JOB = 1
 # SYS_BPF is the number of the system call on x86-64.
 SYS_BPF, BPF_OBJ_GET, BPF_PROG_TEST_RUN, LIVE_FRAMES = 321, 7, 10, 2
-LIVE = 16000  # number of frames in a run, for which the longest queue has room
+LIVE = 16000  # frames in a run; the longest queue can hold them all
 FIGURES = ("receive_ns", "owners_ns", "cpu_s_per_gb", "goodput_gbit")
 
 

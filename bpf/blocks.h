@@ -13,8 +13,8 @@
 
 /*
  * Define a function over a block. The verifier assumes that a pointer argument of a global function may be NULL;
- * `given` is the condition that all pointers are set. The function returns 0 unless the other arguments, which call a
- * body for the block, return a value.
+ * `given` is the condition that all pointers are set. The other arguments are statements that call a body for the block.
+ * The function returns 0 unless one of them returns a value.
  */
 #define BLOCK_FN(type, name, given, parameters, ...) \
 	type name parameters                         \

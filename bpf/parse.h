@@ -161,7 +161,7 @@ static __always_inline enum fpisa_verdict find_bare(struct xdp_md *ctx, const st
 	return may_be_bare(p->job) ? FPISA_V_ok : FPISA_V_vlan;
 }
 
-/* Check that an FPISA frame, narrowed if it was an IPv6 frame, is whole. Set p->payload and p->port. */
+/* Check that an FPISA frame is whole. An IPv6 frame has already been narrowed. Set p->payload and p->port. */
 static __always_inline enum fpisa_verdict parse(struct xdp_md *ctx, const struct fpisa_control *control,
 						struct packet *p)
 {

@@ -43,8 +43,8 @@ def block(name, rows):
 
 
 def bars(ylabel, title, groups, series, value, names=None, least=None):
-    """Return clustered bars. There is a cluster for each group, with a bar and its figure for each of the series. If `least` is
-    set, the axis is logarithmic and starts there. The length of a bar would be meaningless on such an axis, so points
+    """Return a chart of clustered bars: one cluster per group, and in it one bar per series, labelled with its value. If `least`
+    is set, the axis is logarithmic and starts there. The length of a bar would be meaningless on such an axis, so points
     replace the bars.
     """
     width = 0.8 / len(series)

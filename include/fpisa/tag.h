@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The tag of a frame, in jobs with a token. Without the key nobody can create or change a frame. doc/wire.md, section
- * 4.1, describes the tag for writers of clients. doc/protocol.md, section 6, lists the attacks that it prevents.
+ * The tag of a frame, in jobs with a token. Without the key, nobody can forge or change a frame undetected. doc/wire.md,
+ * section 4.1, describes the tag for authors of clients. doc/protocol.md, section 6, lists the attacks that it prevents.
  *
  * The tag is SipHash-2-4(K, chunk, A, B). z0, z1, ... are the 32-bit halves of the frame's words, each plus a 32-bit
  * half of the key. A = z0 z1 + z2 z3 + ... is NH, the universal hash of UMAC (Black et al., CRYPTO 1999; RFC 4418). B =

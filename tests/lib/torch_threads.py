@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Ranks of backend "fpisa" as threads of one process, over transport `mem` (mem_group.c, which LD_PRELOAD names)"""
+"""Run the ranks of backend "fpisa" as threads of one process, over transport `mem` (mem_group.c, loaded by LD_PRELOAD)."""
 import ctypes
 import datetime
 import itertools
@@ -15,7 +15,7 @@ import fpisa.torch
 
 _names = itertools.count()
 _join = ctypes.CDLL(os.environ["LD_PRELOAD"]).mem_group_join
-ThreadLocalWorld.comms = []  # newer versions of PyTorch ask for it
+ThreadLocalWorld.comms = []  # newer versions of PyTorch read this attribute
 dist.distributed_c10d._world = ThreadLocalWorld()
 if hasattr(torch._C._distributed_c10d, "_set_thread_isolation_mode"):
     torch._C._distributed_c10d._set_thread_isolation_mode(True)
@@ -36,7 +36,7 @@ def _join_mem(host, name, rank, size, options):
 
 
 def be_rank(rank, size, port):
-    """Make this process a rank, over soft_server.c at the port. NCCL takes ranks for those of other hosts, so they may share a GPU."""
+    """Make this process a rank, over soft_server.c at the port. NCCL treats the ranks as ranks on different hosts, so they may share a GPU."""
     os.environ.update(FPISA_SOFT_PORT=str(port), NCCL_HOSTID=str(rank), NCCL_SOCKET_IFNAME="lo", NCCL_P2P_DISABLE="1", NCCL_SHM_DISABLE="1",
                       NCCL_IB_DISABLE="1")
     fpisa.torch.join = _join_mem
@@ -47,7 +47,8 @@ def be_rank(rank, size, port):
 def run(size, function, *, timeout=60, gpus=False, **options):
     """Run function(rank, size) in `size` threads, each of which is a rank. End the process if one fails.
 
-    gpus  whether NCCL is inside, for which each rank needs a GPU. Otherwise it is Gloo, as a part of it takes CUDA tensors
+    gpus  use NCCL as the inner process group, which needs a GPU for each rank. The default is Gloo, which accepts CUDA tensors for some
+          operations
     """
     fpisa.torch.join = _join_mem
     fpisa.torch._nccl = _nccl if gpus else _gloo
@@ -56,7 +57,7 @@ def run(size, function, *, timeout=60, gpus=False, **options):
 
     def rank_of(rank):
         try:
-            torch.autograd.set_multithreading_enabled(False)  # else all ranks share the thread of a device
+            torch.autograd.set_multithreading_enabled(False)  # otherwise all ranks share the thread of a device
             dist.init_process_group("fpisa", store=store, rank=rank, world_size=size, timeout=datetime.timedelta(seconds=timeout))
             function(rank, size)
             dist.destroy_process_group()

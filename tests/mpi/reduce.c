@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Make MPI_Reduce and no other served call, on MPI_COMM_WORLD and two copies. Print how many sums the roots have right.
+ * Call MPI_Reduce, and no other served function, on MPI_COMM_WORLD and two copies. Print how many sums are correct at
+ * the roots.
  *
- * With `reduce hungry`, rank 1 has not enough memory for the first of three sums. Print how many of the root's calls
+ * With `reduce hungry`, rank 1 does not have enough memory for the first of three sums. Print how many of the root's calls
  * succeeded, how many results are correct, and whether all ranks have the same sums of other types afterwards.
  *
  * With `reduce refused`, make calls whose root is not a rank, or whose arrays MPI refuses. Print the classes of the

@@ -469,7 +469,7 @@ def write_values(paths, calls, rng):
 
 @pytest.mark.parametrize("source", ["bits_mpifh.f90", "bits_module.f90", "bits_f08.f90"])
 def test_fortran_exact(cluster, source):
-    """Sums of Fortran's real, double precision, complex and double complex have the oracle's bits, including those of MPI_Reduce."""
+    """MPI_Allreduce and MPI_Reduce give the oracle's bits for Fortran's real, double precision, complex and double complex."""
     c = cluster(fortran=True)
     rng = random.Random(draw_seed())
     path = os.path.join(c.folder, "bits")

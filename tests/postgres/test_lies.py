@@ -107,7 +107,7 @@ class Liars:
         assert self.process.stdout.readline() == "serving\n"
 
     def setup(self):
-        """Make servers, each with its own table and schema."""
+        """Return the SQL that creates the servers, each with its own table and schema."""
         return "".join(f"""CREATE SERVER liar{i} FOREIGN DATA WRAPPER fpisa OPTIONS (workers '127.0.0.1:{port}', timeout '5');
 CREATE USER MAPPING FOR CURRENT_USER SERVER liar{i} OPTIONS (key '{self.key}'); CREATE SCHEMA liar{i};
 CREATE FOREIGN TABLE liar{i}.t ({TABLE}) SERVER liar{i};\n""" for i, port in enumerate(self.ports))

@@ -84,7 +84,7 @@ static bool check(struct site *s)
 	for (uint32_t r = 0; r < s->size; r++) {
 		assert_true(t.leaf[r] && t.leaf[r] < t.n);
 		assert_int_equal(t.host[t.leaf[r]], first_on(s, s->host_of_rank[r]));
-		/* Leaves have the order of their lowest ranks. */
+		/* Leaves are ordered by their lowest rank. */
 		assert_true(t.leaf[r] <= lowest + 1);
 		lowest = t.leaf[r] > lowest ? t.leaf[r] : lowest;
 	}

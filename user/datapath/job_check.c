@@ -268,7 +268,7 @@ int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j)
 			      "--ports",
 			      job, j->ports, port);
 	/*
-	 * Refuse a rank on this machine with a port of the datapath. Frames to this rank would pass through the
+	 * Refuse a rank on this machine that uses a port of the datapath. Frames to this rank would pass through the
 	 * datapath on lo, and its socket would receive the frames that the datapath passes to the stack.
 	 */
 	for (__u32 r = 0; r < j->workers; r++) {

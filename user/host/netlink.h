@@ -8,7 +8,7 @@
 #define REQUEST_LEN 256
 
 /*
- * Start a request with the header of the family, which has `size` bytes. Append attributes by mnl_attr_put(). A request
+ * Start a request with the family's header of `size` bytes. Append attributes with mnl_attr_put(). A request
  * without NLM_F_DUMP has NLM_F_ACK in its flags, because netlink_ask() waits for the end of the answers.
  */
 struct nlmsghdr *netlink_start(char buf[REQUEST_LEN], int type, int flags, const void *header, size_t size);

@@ -70,7 +70,7 @@ struct fpisa_link {
 	pthread_cond_t changed;
 	int started, joined, stopping;
 	uint64_t pending; /* ranks that have joined, while other ranks have not */
-	uint32_t shards;  /* number of aggregators of the group; 0: one, which BIND names */
+	uint32_t shards;  /* number of aggregators of the group; 0: a single aggregator, which BIND names */
 	struct fpisa_aggregator aggregator[FPISA_MAX_SHARDS];
 	int error; /* error of the group */
 	uint64_t missing;

@@ -125,7 +125,7 @@ static void say_register(struct agent *a)
 	tell(a, &m);
 }
 
-/* Return the address of this aggregator for frames. */
+/* Return the address at which this aggregator receives frames. */
 static struct fpisa_address address_of(const struct agent *a)
 {
 	return fpisa_is_address(&a->policy.address) ? a->policy.address : a->said.host;

@@ -18,7 +18,7 @@ READING = [["status"], ["stats"], ["stats", "3"], ["slots"], ["job", "list"], ["
 
 
 def setpriv(*argv, uid=USER, groups=(), caps=""):
-    """Return a command that runs with that user, those groups and only those capabilities."""
+    """Return a command that runs as that user, with those groups and only those capabilities."""
     each = [f"{sign}{c}" for sign, c in [("-", "all"), *(("+", c) for c in caps.split(",") if c)]]
     return ["setpriv", f"--reuid={uid}", f"--regid={uid}",
             f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Output of `fpisa analyze` as JSON, with every number of the tables, as counts and sums. */
+/* Print the results of `fpisa analyze` as JSON: every number of the tables, as counts and sums. */
 #include <json-c/json.h>
 
 #include "analyze.h"

@@ -128,7 +128,7 @@ static inline uint64_t demo_word(const struct demo *d, unsigned char *values, ui
 
 struct demo_check {
 	/*
-	 * False with more than 16 workers, because results do not contain the order then. The modes exact, min and max
+	 * False if there are more than 16 workers, because results then do not contain the order. The modes exact, min and max
 	 * are replayed in any case.
 	 */
 	bool replayed;

@@ -224,7 +224,7 @@ static int append(int fd, const char *file, const struct fpisa_psk *psk)
 	for (int i = 0; i < FPISA_PSK_BYTES; i++)
 		n += snprintf(line + n, sizeof(line) - (size_t)n, "%02x", psk->secret[i]);
 	line[n++] = '\n';
-	errno = ENOSPC; /* the write was short */
+	errno = ENOSPC; /* a short write does not set errno */
 	if (write(fd, line, (size_t)n) != n || fsync(fd)) {
 		rc = fpisa_fail(-errno, "%s: cannot write: %s", file, strerror(errno));
 		if (ftruncate(fd, size))

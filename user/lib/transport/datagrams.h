@@ -41,8 +41,8 @@ int fpisa_datagrams_left(const struct fpisa_datagrams *d);
 int fpisa_datagrams_look(struct fpisa_datagrams *d, int fd, int most);
 
 /*
- * Return up to `most` frames that `source` sent. Frames of other senders, and data that cannot be frames, are counted
- * in *bad. Return the number of frames. The frames are valid until the next receive.
+ * Store up to `most` frames from `source` in *in, and return their number. Count frames of other senders, and data that
+ * cannot be frames, in *bad. The frames are valid until the next receive.
  */
 int fpisa_datagrams_frames(struct fpisa_datagrams *d, struct fpisa_in *in, int most, const union fpisa_sockaddr *source,
 			   uint64_t *bad);

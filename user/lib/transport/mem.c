@@ -52,7 +52,7 @@ struct mem_port {
 	struct fpisa_transport base;
 	struct fpisa_mem *m;
 	uint32_t rank;
-	/* this process is a child after fork(), in which other threads that may have held a lock do not exist */
+	/* this process is a forked child: other threads, which may have held a lock, do not exist in it */
 	int inherited;
 };
 
