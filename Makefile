@@ -359,7 +359,7 @@ FUZZ_conn := $(FUZZ_SOCKETS) user/serve/conn.c user/serve/refusals.c user/host/l
 FUZZ_fdw := tests/fuzz/input.c adapters/postgres/fdw/values.c adapters/postgres/fdw/query.c
 $(patsubst %.c,$(B)/fuzz/%.o,tests/fuzz/user_fdw.c $(filter adapters/%,$(FUZZ_fdw))): FUZZ_CFLAGS = -fno-strict-aliasing -fwrapv \
 	-Iadapters/postgres -isystem $(call pg_dir,includedir-server)
-FUZZ_helper := tests/fuzz/input.c user/serve/helper_jobs.c user/serve/requests.c user/job/spec.c user/datapath/job_check.c user/manager/policy.c user/datapath/names.c \
+FUZZ_helper := tests/fuzz/input.c user/serve/helper_jobs.c user/manager/remote.c user/serve/requests.c user/job/spec.c user/datapath/job_check.c user/manager/policy.c user/datapath/names.c \
 	$(filter-out user/cli/log.c user/cli/report.c,$(PARSERS)) $(filter-out user/lib/base/error.c,$(FUZZ_MANAGER))
 FUZZ_link := user/lib/messages.c user/lib/manager/protocol.c user/lib/base/error.c
 FUZZ_config := $(FUZZ_args) user/config/parser.c user/manager/policy.c $(filter-out $(FUZZ_args),$(FUZZ_MANAGER))

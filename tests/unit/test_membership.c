@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <cmocka.h>
 #include "manager/group.h"
+#include "manager/remote.h"
 #include "vectors.h"
 
 #define CALLERS 64
@@ -846,7 +847,44 @@ static void windows_of_a_tree(void **state)
 	make_of_leaf(w, 0, 0, 16);
 }
 
-/* Without the key `leaves`, or over IPv6, the same group gets several aggregators. */
+/*
+ * The manager's own datapath is a leaf, and the root is on another host. A job that is not a tree is at the root alone, so
+ * the group ends without a request to remove the job here.
+ */
+static void a_tree_with_the_manager_as_a_leaf(void **state)
+{
+	struct world *w = world_with_leaves();
+
+	(void)state;
+	for (uint32_t r = 0; r < 4; r++) {
+		struct told *t = call(w, (int)r, r % 2 ? 1 : 0xfe, "key");
+
+		t->caller.here = !(r % 2);
+		join(w, t, "train", r, 4);
+	}
+	for (uint32_t index = 0; index < 2; index++) {
+		const bool tree = index;
+
+		for (int r = 0; r < 4; r++)
+			ask_in_mode(w, &w->of[r], index, 1, tree ? FPISA_MODE_EXACT : FPISA_MODE_FPISA, 64);
+		for (int r = 0; r < 4; r++)
+			bound(w, &w->of[r], index, last(&w->of[r])->bind.port, 0);
+		made_there(w, &w->of[AGG + 1], 5, 0, "");
+		if (tree) {
+			datapath_turn(w);
+			made_there(w, &w->of[AGG], 5, 0, "");
+		}
+		assert_int_equal(w->making, 0);
+		assert_last(&w->of[0], FPISA_MANAGER_JOB);
+		assert_int_equal(manager_has_job(&w->record[0], index, 18000), tree);
+	}
+	for (int r = 0; r < 4; r++)
+		leave(w, &w->of[r], 0);
+	assert_int_equal(jobs_of(w), 0);
+	assert_int_equal(records_of(w), 0);
+}
+
+/* Without the key `leaves` the same group gets several aggregators. */
 static void no_tree(void **state)
 {
 	struct world *w = world_with_leaves();
@@ -1954,6 +1992,7 @@ int main(void)
 		cmocka_unit_test(a_tree_of_two_hosts),
 		cmocka_unit_test(a_tree_is_made_again),
 		cmocka_unit_test(windows_of_a_tree),
+		cmocka_unit_test(a_tree_with_the_manager_as_a_leaf),
 		cmocka_unit_test(no_tree),
 		cmocka_unit_test(a_tree_after_a_restart),
 		cmocka_unit_test(who_may_not_register),

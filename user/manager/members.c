@@ -60,7 +60,7 @@ void manager_end_if_empty(struct manager *m, struct manager_group *g)
 		if (g->job[k].state == FPISA_GROUP_JOB_MAKING)
 			return;
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-		if (g->job[k].state == FPISA_GROUP_JOB_MADE && !g->record.elsewhere)
+		if (g->job[k].state == FPISA_GROUP_JOB_MADE && manager_has_job(&g->record, (__u32)k, m->aggregator_port))
 			m->ops->remove(m->arg, g->record.job[k].number, g->record.job[k].token);
 	manager_drop_jobs(m, g);
 	if (g->record.joined)

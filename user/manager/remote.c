@@ -18,11 +18,25 @@ struct manager_aggregator *manager_aggregator_of(struct manager *m, const struct
 	return manager_aggregator(m, &g->record.aggregator[i].address, g->record.aggregator[i].port);
 }
 
+static bool is_tree(const struct group_record *r, __u32 index)
+{
+	const struct fpisa_manager_spec *s = &r->job[index].asked;
+
+	return r->leaf[0] && manager_is_exact(s) && s->pipeline != FPISA_PIPELINE_STAGED;
+}
+
 bool manager_is_tree(const struct manager_group *g, __u32 index)
 {
-	const struct fpisa_manager_spec *s = &g->record.job[index].asked;
+	return is_tree(&g->record, index);
+}
 
-	return g->record.leaf[0] && manager_is_exact(s) && s->pipeline != FPISA_PIPELINE_STAGED;
+bool manager_has_job(const struct group_record *r, __u32 index, __u16 port)
+{
+	const struct fpisa_manager_aggregator *root = &r->aggregator[0];
+
+	if (r->elsewhere || !r->leaf[0] || is_tree(r, index))
+		return !r->elsewhere;
+	return fpisa_same_address(&root->address, &r->local) && root->port == port;
 }
 
 __u32 manager_aggregators_of(const struct manager_group *g, __u32 index)

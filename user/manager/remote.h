@@ -17,6 +17,9 @@ bool manager_is_own(const struct manager *m, const struct manager_group *g, __u3
 /* Return whether the group's job of this index is a tree. A group with a tree has its other jobs at the root alone. */
 bool manager_is_tree(const struct manager_group *g, __u32 index);
 
+/* Return whether the manager's own datapath, at UDP port `port`, has the job of this index of a group's record. */
+bool manager_has_job(const struct group_record *r, __u32 index, __u16 port);
+
 /* Return how many of the group's aggregators have this job. */
 __u32 manager_aggregators_of(const struct manager_group *g, __u32 index);
 

@@ -12,6 +12,7 @@
 #include "helper_jobs.h"
 #include "host/route.h"
 #include "job/job.h"
+#include "manager/remote.h"
 
 /* Discard the errors of an attempt that will be repeated. */
 static void forget_errors(struct helper_state *w)
@@ -355,8 +356,10 @@ int helper_record(struct helper_state *w, __u32 place, const struct group_record
 /* Return whether the group has all the jobs that its record lists. A user may have deleted one of them. */
 static bool is_whole(const struct helper_state *w, const struct group_record *r)
 {
-	for (int k = 0; k < FPISA_MANAGER_JOBS && !r->elsewhere; k++)
-		if (r->job[k].state == FPISA_GROUP_JOB_MADE &&
+	const __u16 port = (__u16)(w->dp.control->port ?: FPISA_PORT);
+
+	for (__u32 k = 0; k < FPISA_MANAGER_JOBS; k++)
+		if (r->job[k].state == FPISA_GROUP_JOB_MADE && manager_has_job(r, k, port) &&
 		    !datapath_has_job(&w->dp, r->job[k].number, r->job[k].token))
 			return false;
 	return true;

@@ -67,13 +67,27 @@ class Leaves(Groups):
         with open(self.agent_config, "w") as f:
             f.write(f"[manager]\nkey-file = {self.key}\nmanager = {net.address}\n")
 
+    def spawn(self, host, pin, config, *options, says="aggregator "):
+        """Start fpisa serve on a host, and wait until it says that it serves."""
+        process = host.spawn(FPISA, "serve", *options, "--pin", pin, config)
+        while not (said := process.stdout.readline()).startswith(says):
+            assert said.startswith("loaded on"), said + process.stderr.read()
+        return process
+
     def agent(self, host, pin, *options):
         """Start fpisa serve on a host, and wait until it has registered."""
-        agent = host.spawn(FPISA, "serve", *options, "--pin", f"{PINS}/{pin}", self.agent_config)
-        self.agents.append(agent)
-        while not (said := agent.stdout.readline()).startswith("aggregator "):
-            assert said.startswith("loaded on"), said + agent.stderr.read()
-        return agent
+        self.agents.append(self.spawn(host, f"{PINS}/{pin}", self.agent_config, *options))
+        return self.agents[-1]
+
+    def move_manager(self):
+        """Make the first host of ranks the manager, and the manager's host another aggregator."""
+        hosts = self.net.worker
+        for process in (*self.agents, self.manager):
+            end(process)
+        with open(self.agent_config, "w") as f:
+            f.write(f"[manager]\nkey-file = {self.key}\nmanager = {self.net.addresses[0]}\n")
+        self.manager = self.spawn(hosts[0], f"{PINS}/0", self.config, says="serving ")
+        self.agents = [self.spawn(host, pin, self.agent_config) for host, pin in ((self.net.agg, PIN), *((h, f"{PINS}/{i}") for i, h in enumerate(hosts) if i))]
 
     def close(self):
         super().close()
@@ -202,6 +216,18 @@ def test_other_modes(site):
         assert all(a["rc"] == 0 for a in answers), answers
         assert answers[0]["first"] == answers[1]["first"] == RANKS * (RANKS + 1) / 2 and not answers[2]["wrong"]
     assert not any(all_counters(site, i, "v_up") for i in range(HOSTS))
+
+
+def test_manager_on_a_host_of_ranks(site):
+    """The manager's own datapath may be a leaf. A job that is not a tree is at the root alone, and the group continues."""
+    site.move_manager()
+    step = [{"sum": "float32", "count": 10000}, {"sum": "int32", "count": 10000}]
+    for mode in (0, MODE_EXACT):
+        ranks = start(site, f"g{mode}", lambda r: [*step, {"sleep": 2}, *step], mode=mode, address=site.net.addresses[0])
+        for rank in ranks:
+            answers = [rank.line() for _ in range(4)]
+            assert all(a["rc"] == 0 and a["first"] == RANKS * (RANKS + 1) / 2 for a in answers), answers
+    assert all_counters(site, 0, "v_up") == all_counters(site, 1, "v_up") > 0
 
 
 @over_both
