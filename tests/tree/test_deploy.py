@@ -189,6 +189,15 @@ def slurm(tmp_path):
     return env, lambda name: subprocess.run([os.path.join(DEPLOY, "slurm", name)], env=env, text=True, capture_output=True)
 
 
+@pytest.mark.parametrize("manager", ["10.0.0.1", "2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:18000"])
+def test_addresses_of_the_manager(slurm, tmp_path, manager):
+    """The prolog passes doctor the address without brackets and port. Otherwise it would drain all nodes."""
+    env, run = slurm
+    (tmp_path / "slurm.conf").write_text(f"FPISA_MANAGER={manager}\nFPISA_SITE_KEY={tmp_path}/keys\n")
+    assert run("prolog").returncode == 0
+    assert (tmp_path / "run" / "said").read_text().split()[2] == manager.removesuffix(":18000").strip("[]")
+
+
 def test_prolog_and_epilog(slurm, tmp_path):
     """Only the user can read the key while the job runs. Afterwards no file is left. If doctor finds a fault, the node is drained."""
     env, run = slurm

@@ -111,6 +111,17 @@ def test_having_digits(worker, type, digits, scale):
         assert status == 0 and {int(line.split(",")[0]) for line in out.splitlines()[1:]} == want, (name, comparison, constant, err)
 
 
+def test_having_of_several(worker):
+    """With several columns, --having names one of them without its type. A name that the answer does not have is an error."""
+    worker.table("several", ["k int32 not null", "a real", "b real"], [(1, 2.0, 1.0), (2, 1.0, 2.0)])
+    for values in ("a,b", "a real,b", "b real,a real"):
+        status, out, err = ask(worker, "--by", "k", "--value", values, "--having", "sum(a)>1.5", table="several")
+        assert status == 0 and [line.split(",")[0] for line in out.splitlines()] == ["k", "1"], (values, out, err)
+    for having in ("sum(a real)>1", "sum(c)>1", "sum()>1", "sum>1"):
+        status, out, err = ask(worker, "--by", "k", "--value", "a real,b real", "--having", having, table="several")
+        assert status == 2 and not out and "name one: sum(COLUMN)" in err, (having, status, err)
+
+
 def test_having_specials(worker):
     """NaN is greater than all numbers, infinities are numbers, and a group without values satisfies no comparison."""
     rows = [(1, math.nan), (2, math.inf), (3, -math.inf), (4, None), (5, 1e-45)]

@@ -253,11 +253,12 @@ static bool has_column(const struct fpisa_query_options *o, const char *column)
 	name++;
 	len = strcspn(name, ")");
 	for (const char *at = o->values; at && *at; at += strspn(at, ",")) {
-		size_t n = strcspn(at, ",");
+		/* A type may follow the column's name. */
+		size_t n = strcspn(at, ", ");
 
 		if (n == len && !strncmp(at, name, n))
 			return true;
-		at += n;
+		at += strcspn(at, ",");
 	}
 	return false;
 }
