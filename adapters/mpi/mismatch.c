@@ -25,7 +25,7 @@ __attribute__((constructor)) static void refuse(void)
 	if (!dlsym(RTLD_DEFAULT, OF_OTHER))
 		return;
 	fprintf(stderr,
-		"fpisa: this libfpisa-mpi.so is for for for %s, but the program uses %s; preload the one in %s/ "
+		"fpisa: this libfpisa-mpi.so is for %s, but the program uses %s; preload the one in %s/ "
 		"instead of %s/\n",
 		ours[0], other[0], other[1], ours[1]);
 	_exit(1);
