@@ -11,7 +11,7 @@ import pytest
 from lab import COMMAND_S, FPISA, HERE, LIBRARY, PIN, PORT, SLOW, children, end, wait_until
 
 MEMBER = os.path.join(HERE, "member.py")
-JOIN_MS = int(20000 * SLOW)
+JOIN_MS = int(50000 * SLOW)  # less than the time in which line() needs an answer
 
 # Parametrise a test that has the fixture `groups` by the family of all addresses.
 over_both = pytest.mark.parametrize("groups", ["IPv4", "IPv6"], indirect=True)
@@ -118,14 +118,14 @@ class Groups:
 
     def empty(self):
         """Return whether all groups and all their objects are gone."""
-        wait_until("the end of all jobs", lambda: not self.jobs(), 15)
+        wait_until("the end of all jobs", lambda: not self.jobs())
 
     def settle(self):
         """Wait until all groups, their objects and the connections of ranks are gone. Return the counts of holds()."""
         self.empty()
-        wait_until("the end of all groups", lambda: not self.net.json("group", "list"), 15)
+        wait_until("the end of all groups", lambda: not self.net.json("group", "list"))
         wait_until("the end of all connections", lambda: not self.net.agg.run(
-            "ss", "-Htn", "state", "established", "state", "close-wait", "sport", "=", f":{PORT}"), 15)
+            "ss", "-Htn", "state", "established", "state", "close-wait", "sport", "=", f":{PORT}"))
         return self.holds()
 
     def close(self):

@@ -11,6 +11,7 @@ connection, and with "steps". The program prints one line of JSON for each step.
     {..., "poll": true}                  end the sum with fpisa_test() alone
     {..., "compute": SECONDS}            start, keep a CPU busy for this time, wait; with "idle": true, sleep instead
     {"sleep": SECONDS}                   do nothing, no answer
+    {"go": true}                         do nothing until SIGUSR1 comes (lab.go_on()), no answer
     {"rejoin": true}                     join the next generation
     {"fork": true}                       leave a child behind that does nothing, no answer
     {"spawn": true}                      leave a program behind that does nothing, no answer
@@ -183,6 +184,9 @@ class Worker:
         if "sleep" in step:
             time.sleep(step["sleep"])
             return 0
+        if "go" in step:
+            signal.sigwait({signal.SIGUSR1})
+            return 0
         if "fork" in step:
             return leave_child()
         if "spawn" in step:
@@ -228,6 +232,7 @@ def become_nobody():
 
 
 def main():
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # it may come before the step that waits for it
     library, address, job = sys.argv[1:4]
     plan = json.loads(sys.argv[4]) if len(sys.argv) > 4 else {}
     w = Worker(library)

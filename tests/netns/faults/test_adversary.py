@@ -3,6 +3,7 @@
 and its members, and receives multicast. The host learns no secret, ends no generation, keeps no rank from joining and changes no result,
 and none of its frames is added."""
 import array
+import json
 import random
 import select
 import socket
@@ -17,7 +18,7 @@ import queries
 from groups import Groups
 from independent_client import ADD, ERROR, FP32, HELLO, NO_RANK, RESULT, WELCOME, Header, digest
 from independent_query import ACK, GROUPS, ROWS
-from lab import ADDRESS, COMMAND_S, INDEPENDENT_CLIENT, PIN, PORT, draw_seed, wait_until
+from lab import ADDRESS, COMMAND_S, INDEPENDENT_CLIENT, PIN, PORT, draw_seed, go_on, wait_until
 from queries import Queries
 
 ETH_P_IP, ETH_P_IPV6 = 0x0800, 0x86dd
@@ -45,7 +46,7 @@ class Adversary(threading.Thread):
             self.socket.bind(("eth0", 0))
         self.mac = self.socket.getsockname()[4]
         self.gateway_mac = gateway_mac
-        self.heard, self.frames, self.done = [], [], threading.Event()
+        self.heard, self.frames, self.done, self.rounds = [], [], threading.Event(), 0
 
     @staticmethod
     def ip(source, destination, protocol, payload):
@@ -70,6 +71,7 @@ class Adversary(threading.Thread):
         while not self.done.is_set():
             for f in self.frames:
                 self.socket.send(f)
+            self.rounds += 1
             until = time.monotonic() + 0.05
             while time.monotonic() < until:
                 try:
@@ -118,22 +120,30 @@ def test_no_member(lab, fanout, bridge):
     count = 100000
     net.slow(40)
     step = {"count": count, "kind": "integers"}
-    procs = [net.start(r, 1, {"sleep": 0.5}, step, step, timeout_ms=20000) for r in range(2)]  # the attack has begun before the calls
+    procs = [net.start(r, 1, {"go": True}, step, {"go": True}, step, timeout_ms=20000) for r in range(2)]
     generation = wait_until("a generation", lambda: net.json("job", "show", 1)["generation"])
     adversary = Adversary(net.worker[2], net.agg.mac("p0" if bridge else "p2"), net.address)
     adversary.frames = [f for v in victims for f in hellos(adversary, v, 1, rng)]
     adversary.frames += adds(adversary, victims, 1, generation, range(0, 800, 97), (0, rng.getrandbits(64)))
     adversary.start()
+
+    def attacked():
+        counters = net.counters(1, PIN)
+        return min(counters[name] for name in ("v_challenge", "v_secret", "v_incarnation")) > 10
+
+    wait_until("the attack", attacked)
+    go_on(*procs)
+    for p in procs:
+        assert [json.loads(p.stdout.readline())["rc"] for _ in range(2)] == [0, 0]  # the connection and the first call
     if bridge and fanout == "multicast":
         # The attacker copies the generation's secret from the multicast frames. Frames with that secret are still not added.
         wait_until("results", lambda: [f for f in adversary.heard if f[45] == RESULT])
         known = {struct.unpack_from("<Q", f, 42 + 48)[0] for f in adversary.heard if f[45] == RESULT}
         adversary.frames += adds(adversary, victims, 1, generation, range(0, 800, 53), known)
+    go_on(*procs)
     answers = net.check_answers(procs, 2, count)
     adversary.stop()
-    counters = net.counters(1, PIN)
-    assert counters["v_challenge"] > 10 and counters["v_secret"] > 10 and counters["v_incarnation"] > 10
-    assert counters["v_mismatch"] == 0
+    assert net.counters(1, PIN)["v_mismatch"] == 0
     assert max(a["retransmits"] for a in answers) < 400
     assert net.json("job", "show", 1)["generation"] == generation
     # The attacker received no answer to a HELLO. It received the results, and the error that its secret is wrong.
@@ -237,8 +247,8 @@ def forgeries(adversary, heard, victims, ahead=3):
 
 
 class Attack:
-    """The third host, which captures the segment, or every cable. begin() returns when all ranks have finished the first call and rank 1
-    computes."""
+    """The third host, which captures the segment, or every cable. begin() returns when all ranks have finished the first call, rank 1
+    computes, and all forged frames have been sent."""
 
     def __init__(self, net, everything):
         self.net, self.adversary = net, Adversary(net.worker[2], net.agg.mac("p0"))
@@ -257,6 +267,7 @@ class Attack:
         self.adversary.frames = list(forgeries(self.adversary, heard(), victims))
         assert len(self.adversary.frames) > 30
         self.adversary.start()
+        wait_until("the attack", lambda: self.adversary.rounds > 2)
 
     def end(self):
         for thread in (self.adversary, *self.ears):
@@ -271,10 +282,11 @@ def test_forged_results_of_a_group(lab, tmp_path):
     g = Groups(net, str(tmp_path))
     g.serve()
     attack = Attack(net, False)
-    one = {"sum": "float32", "count": COUNT}
-    ranks = [g.start(0, "t", 0, 2, one, one, hold=True), g.start(1, "t", 1, 2, one, {**one, "late": 3}, hold=True)]
+    one, attacked = {"sum": "float32", "count": COUNT}, str(tmp_path / "attacked")
+    ranks = [g.start(0, "t", 0, 2, one, one, hold=True), g.start(1, "t", 1, 2, one, {"until": attacked}, one, hold=True)]
     try:
         attack.begin()
+        open(attacked, "w").close()
         answers = [rank.line() for rank in ranks for _ in range(3)]
         assert all(a["rc"] == 0 for a in answers), answers
         assert all(a["first"] == a["last"] == 3.0 for a in answers if "first" in a), answers
@@ -292,8 +304,9 @@ def test_who_hears_everything(lab, fanout):
     attack = Attack(net, True)
     step, token = {"count": COUNT, "kind": "integers"}, 0x5eadbeefcafe0001
     procs = [net.start(0, 1, step, step, token=token, timeout_ms=20000),
-             net.start(1, 1, step, {"sleep": 3}, step, token=token, timeout_ms=20000)]
+             net.start(1, 1, step, {"go": True}, step, token=token, timeout_ms=20000)]
     attack.begin()
+    go_on(procs[1])
     net.check_answers(procs, 2, COUNT)
     attack.end()
     counters = net.counters(1, PIN)
@@ -380,12 +393,13 @@ def test_forged_path_mtu(lab):
     net.load()
     net.add_job(1, "--fanout", "unicast", "--token", "abc", workers=net.addresses[:2])
     step = {"count": 3000, "kind": "integers"}
-    procs = [net.start(r, 1, {"sleep": 2}, step, token=0xabc) for r in range(2)]
+    procs = [net.start(r, 1, {"go": True}, step, token=0xabc) for r in range(2)]
     wait_until("a generation", lambda: net.json("job", "show", 1)["generation"])
     adversary = Adversary(net.worker[2], net.agg.mac("p0"))
     for r in range(2):
         adversary.socket.send(too_large(adversary, (net.addresses[r], net.worker[r].mac("eth0"))))
         wait_until("the path's MTU", lambda: "mtu 552" in net.worker[r].run("ip", "route", "get", ADDRESS))
+    go_on(*procs)
     net.check_answers(procs, 2, 3000)
     net.check_sum(1, 3000, ranks=[0, 1], token=0xabc)
     clients = [net.worker[r].spawn(sys.executable, "-B", INDEPENDENT_CLIENT, ADDRESS, 1, "--token", "abc")

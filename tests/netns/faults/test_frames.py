@@ -35,7 +35,7 @@ def test_asked_by_the_job(lab, transport):
     assert "debug       workers inject drop 0.05, duplicate 0.1, reorder 0.25, delay 0.05, corrupt 0.05, seed 7\n" \
         in net.fpisa("job", "show", 1)
     for a in net.check_sum(1, 100000, timeout_ms=60000, transport=transport):
-        assert a["retransmits"] > 10 and a["duplicates"] > 10 and a["bad"] > 5
+        assert a["retransmits"] > 10 and a["duplicates"] > 10 and a["bad"] > 0
     seen = net.counters(1, PIN)
     assert seen["v_checksum"] > 5 and seen["v_resent"] + seen["v_duplicate"] > 10
     net.fpisa("job", "del", 1)

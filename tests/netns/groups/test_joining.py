@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Test joining a group by a host's name, in TLS 1.3 with a shared key. Each job has a fresh secret, and the manager's limits hold."""
+import contextlib
 import select
 import socket
 import struct
@@ -7,7 +8,7 @@ import threading
 import time
 
 from groups import sees
-from lab import ADDRESS, FPISA, PORT, SLOW, wait_until
+from lab import ADDRESS, FPISA, PORT, SLOW, once_within, wait_until
 
 EAGAIN, EACCES, EINVAL, ENOSPC, ENETUNREACH, ETIMEDOUT, ECONNREFUSED = 11, 13, 22, 28, 101, 110, 111
 CLIENT_HELLO, SERVER_HELLO = 1, 2
@@ -53,9 +54,13 @@ def test_name_server_that_never_answers(groups, tmp_path):
     with g.net.agg.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind((ADDRESS, 53))
         for limit, least in (700, 0.7), (0, 6):
-            answer = g.start(0, "names", 0, 1, address="aggregator", join_timeout_ms=limit).line()
-            assert answer["rc"] == -ETIMEDOUT and "no name server has answered; see /etc/resolv.conf" in answer["error"], answer
-            assert least <= answer["s"] < least + 2 * SLOW, answer
+            def late(limit=limit, least=least):
+                answer = g.start(0, "names", 0, 1, address="aggregator", join_timeout_ms=limit).line()
+                assert answer["rc"] == -ETIMEDOUT and "no name server has answered; see /etc/resolv.conf" in answer["error"], answer
+                assert least <= answer["s"], answer
+                return answer["s"] - least
+
+            once_within(2, late)
 
 
 def test_name_with_several_addresses(groups, tmp_path):
@@ -200,14 +205,15 @@ def test_limits(groups):
     g.empty()
 
 
-def times_of_joins(g, limits, **options):
-    """Return the seconds by which each join exceeds its limit."""
-    late = []
+def check_limits_of_joins(g, limits, **options):
+    """Check that each join ends at its limit."""
     for limit in limits:
-        answer = g.start(0, "late", 0, 2, join_timeout_ms=limit, **options).line()
-        assert answer["rc"] == -ETIMEDOUT and f" in {limit} ms" in answer["error"], answer
-        late.append(answer["s"] - limit / 1000)
-    return late
+        def late(limit=limit):
+            answer = g.start(0, "late", 0, 2, join_timeout_ms=limit, **options).line()
+            assert answer["rc"] == -ETIMEDOUT and f" in {limit} ms" in answer["error"], answer
+            return answer["s"] - limit / 1000
+
+        once_within(0.15, late)
 
 
 def test_limit_of_a_join(groups):
@@ -215,16 +221,14 @@ def test_limit_of_a_join(groups):
     packets, or another rank."""
     g = groups(2)
     dropping, limits = "10.99.0.3", (200, 700, 1100)
-    assert max(times_of_joins(g, limits)) < 0.15 * SLOW
+    check_limits_of_joins(g, limits)
     with g.net.agg.entered(), socket.create_server((ADDRESS, PORT + 1), backlog=64):
         for key in g.key, "":
-            late = times_of_joins(g, limits, address=f"{ADDRESS}:{PORT + 1}", key_file=key)
-            assert max(late) < 0.15 * SLOW, late
+            check_limits_of_joins(g, limits, address=f"{ADDRESS}:{PORT + 1}", key_file=key)
     g.net.agg.ip(f"addr add {dropping}/32 dev lo")
     g.net.agg.run("nft", f"table ip cut {{ chain in {{ type filter hook input priority 0; ip daddr {dropping} drop; }}; }}")
     g.net.worker[0].ip(f"route add {dropping}/32 via {g.net.addresses[0].rsplit('.', 1)[0]}.1")
-    late = times_of_joins(g, limits, address=dropping)
-    assert max(late) < 0.15 * SLOW, late
+    check_limits_of_joins(g, limits, address=dropping)
 
 
 def test_limit_of_a_join_by_name(groups, tmp_path):
@@ -234,15 +238,15 @@ def test_limit_of_a_join_by_name(groups, tmp_path):
     g.member = seen
 
     def answer_late(s):
-        for _ in range(2):
-            query, client = s.recvfrom(512)
-            time.sleep(0.8 if query[-3] == 1 else 0)
-            end = query.index(b"\0", 12) + 5
-            found = b"\xc0\x0c\0\1\0\1\0\0\0\0\0\4" + socket.inet_aton(ADDRESS) if query[end - 3] == 1 else b""
-            s.sendto(query[:2] + b"\x81\x80\0\1" + bytes([0, bool(found)]) + b"\0\0\0\0" + query[12:end] + found, client)
+        with contextlib.suppress(OSError):
+            while True:
+                query, client = s.recvfrom(512)
+                time.sleep(0.8 if query[-3] == 1 else 0)
+                end = query.index(b"\0", 12) + 5
+                found = b"\xc0\x0c\0\1\0\1\0\0\0\0\0\4" + socket.inet_aton(ADDRESS) if query[end - 3] == 1 else b""
+                s.sendto(query[:2] + b"\x81\x80\0\1" + bytes([0, bool(found)]) + b"\0\0\0\0" + query[12:end] + found, client)
 
     with g.net.agg.entered(), socket.create_server((ADDRESS, PORT + 1), backlog=64), socket.socket(type=socket.SOCK_DGRAM) as server:
         server.bind((ADDRESS, 53))
         threading.Thread(target=answer_late, args=(server,), daemon=True).start()
-        late = times_of_joins(g, (1300,), address=f"aggregator.example:{PORT + 1}")
-    assert max(late) < 0.15 * SLOW, late
+        check_limits_of_joins(g, (1300,), address=f"aggregator.example:{PORT + 1}")

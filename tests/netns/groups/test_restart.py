@@ -69,26 +69,26 @@ def served(lab, tmp_path):
     g.close()
 
 
-def named(answer, since):
-    """Return the error of a rank that got no answer from a manager within the time in faults.md."""
+def named(answer):
+    """Check the error of a rank that got no answer from a manager. Its call lasts about the 6 s in faults.md, not the 30 s of other errors."""
     assert answer["rc"] == -ETIMEDOUT, answer
     assert f"{ADDRESS}: group train: the manager has not answered for 6 s" in answer["error"], answer
-    assert answer["ended"] - since < 8 * SLOW, answer
+    assert answer["s"] < 15 * SLOW, answer
 
 
-def test_a_manager_that_is_gone_at_the_first_job(served):
-    ranks = served.group("train", range(2), {"sleep": 1}, {"sum": "float32"}, hold=True)
-    killed = time.monotonic()
+def test_a_manager_that_is_gone_at_the_first_job(served, tmp_path):
+    gone = str(tmp_path / "gone")
+    ranks = served.group("train", range(2), {"until": gone}, {"sum": "float32"}, hold=True)
     served.kill()
+    open(gone, "w").close()
     for rank in ranks:
-        named(rank.line(), killed + 1)
+        named(rank.line())
 
 
 def test_a_manager_that_never_answers(served):
     """While the manager is stopped, connections are accepted but not answered, and joins fail in time."""
     served.manager.send_signal(signal.SIGSTOP)
-    began = time.monotonic()
-    named(served.start(0, "train", 0, 2, join_timeout_ms=60000).line(), began)
+    named(served.start(0, "train", 0, 2, join_timeout_ms=60000).line())
     served.manager.send_signal(signal.SIGCONT)
 
 
@@ -102,20 +102,20 @@ def test_first_packets_that_are_lost(served):
     worker[0].run("nft", "delete table ip cut")
     assert [rank.line()["rc"] for rank in ranks for _ in range(2)] == [0] * 4
     worker[0].run("nft", wall)
-    began = time.monotonic()
-    named(served.start(0, "train", 0, 2, join_timeout_ms=60000).line(), began)
+    named(served.start(0, "train", 0, 2, join_timeout_ms=60000).line())
 
 
 @pytest.mark.long
-def test_a_host_that_is_gone_at_a_later_job(served):
+def test_a_host_that_is_gone_at_a_later_job(served, tmp_path):
     """If the manager's host is gone when a rank asks for a later job, neither the manager nor the datapath answers, and the call fails."""
-    ranks = served.group("train", range(2), {"sum": "float32"}, {"sleep": 1}, {"sum": "int32"}, hold=True)
+    gone = str(tmp_path / "gone")
+    ranks = served.group("train", range(2), {"sum": "float32"}, {"until": gone}, {"sum": "int32"}, hold=True)
     for rank in ranks:
         assert rank.line()["rc"] == 0
-    cut = time.monotonic()
     served.net.worker[0].run("nft", "table ip cut { chain in { type filter hook input priority 0; policy drop; }; "
                              "chain out { type filter hook output priority 0; policy drop; }; }")
-    named(ranks[0].line(), cut + 1)
+    open(gone, "w").close()
+    named(ranks[0].line())
 
 
 @pytest.mark.long

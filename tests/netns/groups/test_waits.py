@@ -6,10 +6,11 @@ import time
 import pytest
 
 from groups import Groups
-from lab import SLOW
+from lab import SLOW, once_within
 
 EMFILE, EBUSY, EPROTO, ECONNRESET, ETIMEDOUT, EREMOTEIO = 24, 16, 71, 104, 110, 121
 FOR_EVER = 10**6
+TOLD_S = 15 * SLOW  # half the time after which a rank that is not told anything gives up
 
 
 @pytest.fixture
@@ -35,8 +36,8 @@ def test_a_call_that_has_failed_is_told(served):
     """Each rank has its own deadlines. After its deadline a rank stays or leaves, and the others do not wait for it."""
     small, large = {"sum": "float32"}, {"sum": "float32", "count": 300000, "anyway": True}
     for leaves in (False, True):
-        ranks = start(served, [small, large, *[{"leave": True}] * leaves, {"sleep": 60}], [small, {"sleep": 2.5}, large, small],
-                      name=f"leaves{leaves}", timeout_ms=(1000, 0))
+        ranks = start(served, [small, large, *[{"leave": True}] * leaves, {"sleep": 60}], [small, {"sleep": 4}, large, small],
+                      name=f"leaves{leaves}", timeout_ms=(2000, 0))
         assert [rank.line()["rc"] for rank in ranks] == [0, 0]
         answer = ranks[0].line()
         assert answer["rc"] == -ETIMEDOUT and "rank 1 sent nothing" in answer["error"], answer
@@ -47,7 +48,7 @@ def test_a_call_that_has_failed_is_told(served):
             else:
                 assert answer["rc"] == -EREMOTEIO and "rank 0 cannot continue: " in answer["error"], answer
                 assert "rank 1 sent nothing for chunk 0" in answer["error"] and answer["missing"] == 1, answer
-            assert answer["s"] < 1 * SLOW, answer
+            assert answer["s"] < TOLD_S, answer
         for rank in ranks:
             rank.kill()
 
@@ -60,7 +61,7 @@ def test_types_in_another_order(served):
         assert [rank.line()["rc"] for _ in both] == [0, 0]
     for rank in ranks:
         answer = rank.line()
-        assert answer["rc"] == -EPROTO and answer["missing"] == 3 and answer["s"] < 4 * SLOW, answer
+        assert answer["rc"] == -EPROTO and answer["missing"] == 3 and answer["s"] < TOLD_S, answer
         assert "call 3 of rank " in answer["error"] and "whatever their types" in answer["error"], answer
 
 
@@ -112,29 +113,40 @@ def test_a_first_call_returns_at_once(served):
     """Calls of three types return at once, and their requests wait for the other rank. When the other rank joins, the calls are sent in
     order."""
     types = ["float32", "float64", "int32", "float32", "int32"]
-    ranks = start(served, [{"queue": types}, {"barrier": True}], [{"sleep": 2}, {"queue": types}, {"barrier": True}])
-    answers = [rank.line() for rank in ranks]
-    for answer in answers:
-        assert answer["rcs"] == [0] * 5 and answer["wrong"] == 0 and answer["started"] < 1, answer
-    assert answers[0]["s"] > 1.5
-    assert [rank.line()["rc"] for rank in ranks] == [0, 0]
+
+    def times():
+        """Return the time of the starts, and how much shorter than the other rank's delay the wait was."""
+        ranks = start(served, [{"queue": types}, {"barrier": True}, {"leave": True}],
+                      [{"sleep": 2}, {"queue": types}, {"barrier": True}, {"leave": True}])
+        answers = [rank.line() for rank in ranks]
+        for answer in answers:
+            assert answer["rcs"] == [0] * 5 and answer["wrong"] == 0, answer
+        assert [rank.line()["rc"] for rank in ranks for _ in range(2)] == [0] * 4
+        served.empty()
+        return max(answer["started"] for answer in answers), 2 - answers[0]["s"]
+
+    once_within((1, 0.5), times)
 
 
 def test_the_deadline_of_a_first_call(served):
     """A first call that the other rank never makes ends at its deadline. A later call of another type has its own deadline."""
-    ranks = start(served, [{"queue": ["float32", "float32"]}], [{"sleep": 3}, {"sum": "float32"}], timeout_ms=(1000, 0))
-    answer = ranks[0].line()
-    assert answer["rcs"] == [-ETIMEDOUT] * 2 and "no job in 1000 ms" in answer["errors"][0], answer
-    assert answer["started"] < 0.5 * SLOW and 0.9 < answer["s"] < 2 * SLOW, answer
-    answer = ranks[1].line()
-    assert answer["rc"] in (-EREMOTEIO, -ECONNRESET), answer
+    def times():
+        ranks = start(served, [{"queue": ["float32", "float32"]}], [{"sleep": 3}, {"sum": "float32"}], timeout_ms=(1000, 0))
+        first = ranks[0].line()
+        assert first["rcs"] == [-ETIMEDOUT] * 2 and "no job in 1000 ms" in first["errors"][0] and first["s"] > 0.9, first
+        answer = ranks[1].line()
+        assert answer["rc"] in (-EREMOTEIO, -ECONNRESET), answer
+        served.empty()
+        return first["started"], first["s"]
+
+    once_within((0.5, 2), times)
 
 
 def test_who_dies_or_leaves_while_a_first_call_waits(served):
     for how, says in (({"leave": True}, "rank 1 has left"), (None, "rank 1 is gone")):
         ranks = start(served, [{"queue": ["float32"]}], [{"sleep": 1}, *[how] * (how is not None)], name=f"w{how is None}")
         answer = ranks[0].line()
-        assert answer["rcs"] == [-ECONNRESET] and says in answer["errors"][0] and answer["s"] < 3 * SLOW, answer
+        assert answer["rcs"] == [-ECONNRESET] and says in answer["errors"][0] and answer["s"] < TOLD_S, answer
 
 
 def test_the_manager_is_gone_then_a_rank(served):
@@ -146,7 +158,7 @@ def test_the_manager_is_gone_then_a_rank(served):
     killed = time.monotonic()
     ranks[1].kill()
     answer = ranks[0].line()
-    assert answer["rc"] == -ETIMEDOUT and answer["missing"] == 2 and 20 < answer["ended"] - killed < 35 * SLOW, answer
+    assert answer["rc"] == -ETIMEDOUT and answer["missing"] == 2 and 20 < answer["ended"] - killed < 45 * SLOW, answer
     assert "the manager has not answered for 30 s" in answer["error"] and "rank 1" in answer["error"], answer
 
 
@@ -165,18 +177,20 @@ def test_a_datapath_that_is_taken_off_a_port(served, command):
     answers = [rank.line() for rank in ranks]
     assert answers[0]["rc"] == -ETIMEDOUT and "the aggregator did not answer in 30000 ms" in answers[0]["error"], answers
     assert answers[1]["rc"] == -EREMOTEIO and "rank 0 cannot continue: " in answers[1]["error"], answers
-    assert all(25 < answer["s"] < 40 * SLOW for answer in answers), answers
+    assert all(25 < answer["s"] < 45 * SLOW for answer in answers), answers
 
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
-def test_calls_that_who_left_had_completed(served):
+def test_calls_that_who_left_had_completed(served, tmp_path):
     """If the result of one rank is lost, and the other rank has received its result and leaves, the call succeeds. The next call, which is
     also in progress, fails."""
-    one = served.start(0, "train", 0, 2, {"sum": "float32"}, {"sleep": 1.5}, {"sum": "float32"}, {"leave": True}, {"sleep": 60})
-    other = served.start(1, "train", 1, 2, {"sum": "float32"}, {"sleep": 1}, {"queue": ["float32", "float32"], "anyway": True},
+    cut = str(tmp_path / "cut")
+    one = served.start(0, "train", 0, 2, {"sum": "float32"}, {"until": cut}, {"sleep": 0.5}, {"sum": "float32"}, {"leave": True}, {"sleep": 60})
+    other = served.start(1, "train", 1, 2, {"sum": "float32"}, {"until": cut}, {"queue": ["float32", "float32"], "anyway": True},
                          {"sum": "float32"}, hold=True)
     assert [rank.line()["rc"] for rank in (one, other) for _ in range(2)] == [0] * 4
     served.net.worker[1].run("nft", "table ip cut { chain in { type filter hook input priority 0; udp sport 18000 drop; }; }")
+    open(cut, "w").close()
     assert [one.line()["rc"] for _ in range(2)] == [0, 0]
     time.sleep(0.5)
     served.net.worker[1].run("nft", "delete table ip cut")
@@ -187,12 +201,14 @@ def test_calls_that_who_left_had_completed(served):
 
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
-def test_a_call_that_begins_when_a_rank_has_left(served):
+def test_a_call_that_begins_when_a_rank_has_left(served, tmp_path):
     """A call that begins after a rank has left is refused. The previous call, whose result was lost, succeeds."""
-    one = served.start(0, "train", 0, 2, {"sum": "float32"}, {"sleep": 1.5}, {"sum": "float32"}, {"leave": True}, {"sleep": 60})
-    other = served.start(1, "train", 1, 2, {"sum": "float32"}, {"sleep": 1}, {"queue": ["float32", "float32"], "pause": 1.2}, hold=True)
+    cut = str(tmp_path / "cut")
+    one = served.start(0, "train", 0, 2, {"sum": "float32"}, {"until": cut}, {"sum": "float32"}, {"leave": True}, {"sleep": 60})
+    other = served.start(1, "train", 1, 2, {"sum": "float32"}, {"until": cut}, {"queue": ["float32", "float32"], "pause": 1.2}, hold=True)
     assert [rank.line()["rc"] for rank in (one, other) for _ in range(2)] == [0] * 4
     served.net.worker[1].run("nft", "table ip cut { chain in { type filter hook input priority 0; udp sport 18000 drop; }; }")
+    open(cut, "w").close()
     assert [one.line()["rc"] for _ in range(2)] == [0, 0]
     time.sleep(1.5)
     served.net.worker[1].run("nft", "delete table ip cut")
@@ -213,8 +229,8 @@ def test_a_barrier_in_two_jobs(served, tmp_path, then):
     both = {"sum": "float32"}, {"sum": "float64"}, {"until": sums}, {"sum": "float32", "anyway": True}
     barrier = {"until": meet}, {"barrier": True, "anyway": True}
     ranks = [served.start(0, "train", 0, 3, *both, *barrier, then, {"sleep": 60}),
-             served.start(1, "train", 1, 3, *both, {"sleep": 60}, timeout_ms=int(1000 * SLOW)),
-             served.start(2, "train", 2, 3, *both, *barrier, timeout_ms=int(15000 * SLOW))]
+             served.start(1, "train", 1, 3, *both, {"sleep": 60}, timeout_ms=int(2000 * SLOW)),
+             served.start(2, "train", 2, 3, *both, *barrier, timeout_ms=int(30000 * SLOW))]
     assert [rank.line()["rc"] for rank in ranks for _ in range(3)] == [0] * 9
     served.net.worker[0].run("nft", CUT_TCP)
     served.net.worker[1].run("nft", "table ip cut { chain in { type filter hook input priority 0; udp sport 18000 drop; }; }")
@@ -230,7 +246,7 @@ def test_a_barrier_in_two_jobs(served, tmp_path, then):
         again = ranks[0].line()
         assert (again["rc"], again["error"]) == (-EREMOTEIO, answer["error"]), again
     answer = ranks[2].line()
-    assert answer["rc"] == -EREMOTEIO and answer["missing"] == 1 and answer["s"] < 5 * SLOW, answer
+    assert answer["rc"] == -EREMOTEIO and answer["missing"] == 1 and answer["s"] < TOLD_S, answer
     assert "rank 0 cannot continue: the rank's barrier failed: " in answer["error"] and "rank 1 cannot continue: " in answer["error"], answer
 
 
