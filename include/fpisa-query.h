@@ -30,6 +30,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 struct fpisa_query;
+struct ArrowArrayStream;
 
 enum fpisa_column_type {
 	FPISA_COLUMN_REAL = 1, /* binary32 */
@@ -228,6 +229,17 @@ uint32_t fpisa_query_precision(const struct fpisa_query *q, uint32_t column, uin
  * be -EILSEQ or one of options.spill's take().
  */
 int fpisa_query_next(struct fpisa_query *q, const char *const **row);
+
+/*
+ * Give the answer as a stream of Arrow's C stream interface, in place of fpisa_query_next(). The caller releases the
+ * stream, and may close the query only after that. The stream's functions wait for rows. A batch has up to 8192 rows,
+ * those that arrive without a pause. get_last_error() is the query's message.
+ *
+ * The Arrow types are float32, float64, int32, int64, utf8, date32, decimal128 and timestamp[us]. The sum of integers or
+ * decimals is a decimal128 of 38 digits, and their average is a float64. A longer sum, or a text that is not UTF-8, is an
+ * error of the query: -ERANGE or -EILSEQ.
+ */
+int fpisa_query_stream(struct fpisa_query *q, struct ArrowArrayStream *out);
 
 /*
  * Return 1 if the last of the first N rows has the same value as the row before it, so that other rows may have this

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Parquet for tests: a driver in place of DuckDB, and DuckDB from PyPI. DuckDB writes the tests' Parquet files, reads them for workers, and
-answers the same statements."""
+"""Parquet and Arrow for tests: a driver in place of DuckDB, and DuckDB and PyArrow from PyPI. DuckDB writes the tests' Parquet files, reads them
+for workers, and answers the same statements."""
 import fcntl
 import glob
 import importlib
 import os
+import pickle
 import subprocess
 import sys
 
@@ -14,24 +15,48 @@ from postgres import BUILD
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 PLACE = os.path.join(BUILD, "duckdb-driver")
+PYARROW = os.path.join(BUILD, "pyarrow")
 
 
-def install():
-    """Install DuckDB into the build folder, once. Skip the test if that fails."""
+def install(place, *packages):
+    """Install packages of PyPI into a place in the build folder, once. Skip the test if that fails."""
     os.makedirs(BUILD, exist_ok=True)
-    with open(PLACE + ".lock", "w") as lock:
+    with open(place + ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not os.path.exists(PLACE):
+        if not os.path.exists(place):
             p = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-cache-dir", "--only-binary",
-                                ":all:", "--target", PLACE + ".new", "duckdb"], capture_output=True, text=True)
+                                ":all:", "--target", place + ".new", *packages], capture_output=True, text=True)
             if p.returncode:
-                pytest.skip("pip could not fetch duckdb: " + (p.stderr.strip().splitlines() or [""])[-1])
-            os.rename(PLACE + ".new", PLACE)
+                pytest.skip(f"pip could not fetch {packages[0]}: " + (p.stderr.strip().splitlines() or [""])[-1])
+            os.rename(place + ".new", place)
+
+
+def pyarrow():
+    """Return the folder that has pyarrow. Skip the test if pyarrow is missing."""
+    install(PYARROW, "pyarrow", "numpy")
+    return PYARROW
+
+
+def with_pyarrow(program, *argv, env=None, **options):
+    """Run a Python program that finds pyarrow, and its numpy in place of the system's. Return its pickled output."""
+    env = {**os.environ, **(env or {})}
+    env["PYTHONPATH"] = ":".join(filter(None, (pyarrow(), env.get("PYTHONPATH"))))
+    return pickle.loads(subprocess.run([sys.executable, "-B", "-c", program, *argv], stdout=subprocess.PIPE, env=env, check=True, **options).stdout)
+
+
+def arrow_table(data, form):
+    """Return ([(name, type, nullable)], rows as dictionaries) of a stream of Arrow's IPC ("arrow") or a Parquet file."""
+    return with_pyarrow("""
+import pickle, sys, pyarrow.ipc, pyarrow.parquet
+stream = pyarrow.BufferReader(sys.stdin.buffer.read())
+table = pyarrow.ipc.open_stream(stream).read_all() if sys.argv[1] == "arrow" else pyarrow.parquet.read_table(stream)
+table.validate(full=True)
+sys.stdout.buffer.write(pickle.dumps(([(f.name, str(f.type), f.nullable) for f in table.schema], table.to_pylist())))""", form, input=data)
 
 
 def engine():
     """Return the module duckdb and the environment in which a worker finds its library. Skip the test if DuckDB is missing."""
-    install()
+    install(PLACE, "duckdb")
     sys.path.insert(0, PLACE)
     try:
         duckdb = importlib.import_module("duckdb")

@@ -26,7 +26,8 @@ ROOMS = [
     ["verbs", "serve", "doctor"],
     ["query/lib", "query/soft", "lab/oracle", "lab/testbed", "lab/values"],
     ["query/datapath", "lab/demo", "lab/soak", "lab/bench", "lab/analyze", "lab/tables"],
-    ["query/verbs", "query/worker"],
+    ["query/worker"],
+    ["query/verbs"],
     [".", "query", "lab"],  # the rooms of each program's main.c
 ]
 LEVEL = {room: i for i, line in enumerate(ROOMS) for room in line}

@@ -66,9 +66,6 @@ void json_add_double(struct json_object *o, const char *key, double x);
  */
 struct json_object *json_decimal(const char *text);
 
-/* Return whether the text is UTF-8, as JSON has to be. */
-bool is_utf8(const char *text);
-
 /* Return a JSON array of the ranks in a bitmap. */
 struct json_object *ranks_json(uint64_t ranks);
 

@@ -83,8 +83,10 @@ static const struct verb verbs[] = {
 	 "  --local-port N     UDP port of the master in that query; default 18000\n"
 	 "  --worker-port N    UDP port of the workers in that query; default 18000\n"
 	 "  --timeout S        fail after S seconds without progress; default 10\n"
+	 "  --format F         csv (default), json, arrow (a stream of Arrow's IPC), or parquet, which DuckDB writes;\n"
+	 "                     $FPISA_DRIVER names its library, else libduckdb.so. --json is --format json\n"
 	 "  --debug-faults F   faults in the frames of all members, as for job add\n"
-	 "The answer is CSV on stdout. stderr shows where the rows went: sent = pruned + absorbed + received. An answer that\n"
+	 "The answer is on stdout. stderr shows where the rows went: sent = pruned + absorbed + received. An answer that\n"
 	 "is not exact and complete is an error.\n",
 	 .unpinned = true},
 	{"query demo", verb_query_demo, "[--rows N] [--workers 2|4] [--loss P] [OPTION...] [--json]",

@@ -73,4 +73,4 @@ def test_texts(worker, text, good):
     if good:
         assert json.loads(out)["rows"] == [[text.decode()]]
     else:
-        assert err == "fpisa: query run: column s: a text is not UTF-8, which JSON requires; leave --json out\n"
+        assert err == "fpisa: query run: column s: a text is not UTF-8, which JSON requires; choose --format csv\n"

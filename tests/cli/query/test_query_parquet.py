@@ -68,8 +68,8 @@ def refused(w, *options):
 
 def test_no_library(worker, tmp_path):
     (tmp_path / "x.cpython-399-x.so").write_text("")
-    for library, says in (("", "DuckDB, which reads Parquet: libduckdb.so: cannot open shared object file"),
-                          ("/none.so", "DuckDB, which reads Parquet: /none.so: cannot open shared object file"),
+    for library, says in (("", "DuckDB, which reads and writes Parquet: libduckdb.so: cannot open shared object file"),
+                          ("/none.so", "DuckDB, which reads and writes Parquet: /none.so: cannot open shared object file"),
                           ("libm.so.6", "the driver has no function duckdb_adbc_init"),
                           (tmp_path / "x.cpython-399-x.so", "x.cpython-399-x.so needs the library of its Python: apt install libpython3-dev")):
         w = worker(FPISA_DRIVER=library, LD_LIBRARY_PATH="")

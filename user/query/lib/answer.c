@@ -205,24 +205,55 @@ int fpisa_query_describe(struct fpisa_query *q)
 	return describe_aggregates(q);
 }
 
+/*
+ * Return the column of the table from which column `i` of the answer comes, or NULL for a number of rows. *aggregate is
+ * AGGREGATES if the column is not an aggregate.
+ */
+static const struct fpisa_column *source_of(const struct fpisa_query *q, uint32_t i, enum aggregate *aggregate)
+{
+	const struct fpisa_query_worker *w = &q->worker[0];
+
+	*aggregate = AGGREGATES;
+	if (q->kind != FPISA_QUERY_TABLE)
+		return &w->columns[w->is.keys + i];
+	if (i < w->is.keys)
+		return &w->columns[i];
+	if (!w->is.values || i < before_aggregates(q))
+		return NULL;
+	i -= before_aggregates(q);
+	*aggregate = i % AGGREGATES;
+	return fpisa_query_value(w, i / AGGREGATES);
+}
+
 uint32_t fpisa_query_precision(const struct fpisa_query *q, uint32_t column, uint32_t *scale)
 {
-	const struct fpisa_query_worker *w = q ? &q->worker[0] : NULL;
-	struct fpisa_column c = {0};
+	const struct fpisa_column *c = NULL;
+	enum aggregate aggregate;
 
-	if (q && column < q->n_out && q->out) {
-		if (q->kind != FPISA_QUERY_TABLE || column < w->is.keys) {
-			c = w->columns[(q->kind == FPISA_QUERY_TABLE ? 0 : w->is.keys) + column];
-		} else if (w->is.values && column >= before_aggregates(q)) {
-			uint32_t i = column - before_aggregates(q);
-
-			if (i % AGGREGATES == MIN || i % AGGREGATES == MAX)
-				c = *fpisa_query_value(w, i / AGGREGATES);
-		}
-	}
+	if (q && column < q->n_out && q->out)
+		c = source_of(q, column, &aggregate);
+	if (c && (aggregate == COUNT || aggregate == SUM || aggregate == AVG))
+		c = NULL;
 	if (scale)
-		*scale = c.scale;
-	return c.precision;
+		*scale = c ? c->scale : 0;
+	return c ? c->precision : 0;
+}
+
+struct fpisa_column fpisa_query_out(const struct fpisa_query *q, uint32_t i)
+{
+	struct fpisa_column out = {.type = (uint8_t)q->out[i].type, .not_null = (uint8_t)q->out[i].not_null};
+	enum aggregate aggregate;
+	const struct fpisa_column *c = source_of(q, i, &aggregate);
+
+	if (out.type != FPISA_COLUMN_DECIMAL || !c)
+		return out;
+	if (aggregate == AVG) {
+		out.type = FPISA_COLUMN_DOUBLE;
+		return out;
+	}
+	out.precision = aggregate == SUM ? FPISA_DECIMAL_MOST : c->precision;
+	out.scale = c->scale;
+	return out;
 }
 
 /* -- is the answer complete? ---------------------------------------------------------- */

@@ -202,8 +202,13 @@ int fpisa_query_certify(struct fpisa_query *q, uint64_t bar);
 
 /* -- answer.c ---------------------------------------------------------------------- */
 int fpisa_query_describe(struct fpisa_query *q); /* sets the answer's columns */
-int fpisa_query_check(struct fpisa_query *q);	 /* checks that the counts agree */
-int fpisa_query_settle(struct fpisa_query *q);	 /* decides which rows the answer has */
+/*
+ * Return the type of column `i` of the answer in a table. The sum of integers or decimals is a decimal of
+ * FPISA_DECIMAL_MOST digits, and their average is a double.
+ */
+struct fpisa_column fpisa_query_out(const struct fpisa_query *q, uint32_t i);
+int fpisa_query_check(struct fpisa_query *q);  /* checks that the counts agree */
+int fpisa_query_settle(struct fpisa_query *q); /* decides which rows the answer has */
 /* takes the next row into q->text; returns 1, or 0 after the last row */
 int fpisa_query_row(struct fpisa_query *q);
 

@@ -18,8 +18,11 @@
 #include "cli/progress.h"
 #include "fpisa-query.h"
 #include "fpisa/query/query.h"
+#include "ipc.h"
 #include "job/job.h"
 #include "lib/base/clock.h"
+#include "lib/base/utf8.h"
+#include "parquet.h"
 #include "verbs.h"
 
 #define LOOK_MS 250 /* pause between two updates of the terminal */
@@ -48,6 +51,7 @@ enum {
 	OPT_TOTAL,
 	OPT_TIMEOUT,
 	OPT_FAULTS,
+	OPT_FORMAT,
 };
 
 static const struct option options[] = {
@@ -76,11 +80,17 @@ static const struct option options[] = {
 	{"total", no_argument, NULL, OPT_TOTAL},
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
 	{"debug-faults", required_argument, NULL, OPT_FAULTS},
+	{"format", required_argument, NULL, OPT_FORMAT},
 	{0},
 };
 
 #define PRUNING(id, name) {FPISA_PRUNING_##id, name},
 static const struct name pruning_names[] = {FPISA_PRUNING_NAMES(PRUNING, ){0}};
+
+/* Formats of the answer. ARROW and PARQUET are not texts. */
+enum { CSV, JSON, ARROW, PARQUET };
+
+static const struct name answer_names[] = {{CSV, "csv"}, {JSON, "json"}, {ARROW, "arrow"}, {PARQUET, "parquet"}, {0}};
 
 /* The condition of --having. The answer keeps only rows whose aggregate satisfies the comparison. */
 struct having {
@@ -94,6 +104,7 @@ struct asked {
 	struct fpisa_query_options options;
 	struct having having;
 	bool numbered; /* whether --query was given */
+	int format;
 };
 
 /* -- options ------------------------------------------------------------------- */
@@ -238,6 +249,9 @@ static int take(struct asked *a, int opt, char *arg)
 	case OPT_FAULTS:
 		err = take_faults(o, arg);
 		break;
+	case OPT_FORMAT:
+		err = parse_name("--format", arg, answer_names, &a->format);
+		break;
 	}
 	return err;
 }
@@ -307,6 +321,9 @@ static int check(const struct asked *a)
 	    (!o->aggregator || !a->numbered))
 		return refuse(BAD_USAGE, "query run: --aggregator or --query is missing; give both%s",
 			      o->join ? "" : ", or --prune none or workers");
+	if (a->format >= ARROW && isatty(STDOUT_FILENO))
+		return refuse(BAD_USAGE, "query run: --format %s is not text; redirect stdout to a file or a program",
+			      name_of(answer_names, a->format));
 	return 0;
 }
 
@@ -375,26 +392,35 @@ static int compare(const struct having *h, uint32_t type, const char *text)
 	return x < h->number ? -1 : x > h->number;
 }
 
-static uint32_t column_of(const struct having *h, const struct fpisa_query_column *c, uint32_t n)
+/* The columns of the answer, and the rows to keep. */
+struct answer {
+	const struct having *having;
+	const struct fpisa_query_column *column;
+	uint32_t n;
+};
+
+static uint32_t column_of(const struct answer *of)
 {
+	uint32_t n = of->n;
+
 	/* Search from the end, because a column of the key may have the same name. */
-	while (strcmp(c[n - 1].name, h->column))
+	while (strcmp(of->column[n - 1].name, of->having->column))
 		n--;
 	return n - 1;
 }
 
-static bool stays(const struct having *h, const struct fpisa_query_column *c, uint32_t n, const char *const *row)
+static bool stays(const struct answer *of, const char *const *row)
 {
 	uint32_t i;
 	int order;
 
-	if (!*h->comparison)
+	if (!*of->having->comparison)
 		return true;
-	i = column_of(h, c, n);
+	i = column_of(of);
 	if (!row[i])
 		return false;
-	order = compare(h, c[i].type, row[i]);
-	return strchr(h->comparison, order < 0 ? '<' : order > 0 ? '>' : '=');
+	order = compare(of->having, of->column[i].type, row[i]);
+	return strchr(of->having->comparison, order < 0 ? '<' : order > 0 ? '>' : '=');
 }
 
 static const char *type_name(uint32_t type)
@@ -405,9 +431,10 @@ static const char *type_name(uint32_t type)
 }
 
 /* Check that --having compares a number. */
-static int check_having(const struct having *h, const struct fpisa_query_column *c, uint32_t n)
+static int check_having(const struct answer *of)
 {
-	uint32_t type = *h->comparison ? c[column_of(h, c, n)].type : 0;
+	const struct having *h = of->having;
+	uint32_t type = *h->comparison ? of->column[column_of(of)].type : 0;
 
 	if (type != FPISA_COLUMN_DATE && type != FPISA_COLUMN_TIMESTAMP)
 		return 0;
@@ -445,9 +472,9 @@ static int value_json(const struct fpisa_query_column *c, const char *text, stru
 	bool whole = c->type == FPISA_COLUMN_INT32 || c->type == FPISA_COLUMN_INT64;
 	bool digits = c->type == FPISA_COLUMN_REAL || c->type == FPISA_COLUMN_DOUBLE || c->type == FPISA_COLUMN_DECIMAL;
 
-	if (text && !is_utf8(text))
+	if (text && !fpisa_is_utf8(text))
 		return refuse(-EILSEQ,
-			      "query run: column %s: a text is not UTF-8, which JSON requires; leave --json out",
+			      "query run: column %s: a text is not UTF-8, which JSON requires; choose --format csv",
 			      c->name);
 	*out = !text  ? NULL :
 	       whole  ? json_object_new_int64(strtoll(text, NULL, 10)) :
@@ -560,57 +587,92 @@ static void show_progress(const struct fpisa_query *q, bool begun, uint64_t begu
 }
 
 /* Print the rows that have arrived, until stdout would block. */
-static int print_rows(struct fpisa_query *q, const struct asked *a, bool json, bool *first)
+static int print_rows(struct fpisa_query *q, const struct answer *of, bool json, bool *first)
 {
-	const struct fpisa_query_column *c;
-	uint32_t n = fpisa_query_columns(q, &c);
 	const char *const *row;
 	int rc = 0;
 
 	while (!ferror(stdout) && (rc = fpisa_query_next(q, &row)) > 0) {
-		if (!stays(&a->having, c, n, row))
+		if (!stays(of, row))
 			continue;
 		if (!json)
-			print_row(row, n);
-		else if (print_json_row(c, row, n, *first))
+			print_row(row, of->n);
+		else if (print_json_row(of->column, row, of->n, *first))
 			return -EILSEQ;
 		*first = false;
 	}
 	return rc < 0 ? refuse(rc, "query run: %s", fpisa_query_error()) : 0;
 }
 
-static int print_answer(struct fpisa_query *q, const struct asked *a, bool json)
+/* Wait until rows can be taken. Return the state of fpisa_query_work(), or -errno after a message. */
+static int wait_for_rows(struct fpisa_query *q, bool begun, uint64_t begun_ns)
 {
-	uint64_t begun = fpisa_now();
-	const struct fpisa_query_column *c = NULL;
-	struct fpisa_query_counts counts;
-	bool first = true;
-	int state, err = 0;
-	uint32_t n;
+	int state;
 
 	do {
 		state = fpisa_query_work(q, LOOK_MS);
 		if (state < 0)
 			return refuse(state, "query run: %s", fpisa_query_error());
-		show_progress(q, c, begun);
-		if (state && !c) {
-			progress_end();
-			n = fpisa_query_columns(q, &c);
-			err = check_having(&a->having, c, n);
-			if (err)
-				return err;
-			print_head(c, n, json);
-		}
-		err = state ? print_rows(q, a, json, &first) : 0;
-		if (err)
-			return err;
-	} while (state != 2 && !ferror(stdout));
+		show_progress(q, begun, begun_ns);
+	} while (!state && !ferror(stdout));
+	return state;
+}
+
+/* Print the answer as text, after the first rows have arrived. */
+static int print_text(struct fpisa_query *q, const struct answer *of, bool json, uint64_t begun_ns)
+{
+	bool first = true;
+	int err, state;
+
+	print_head(of->column, of->n, json);
+	do {
+		state = wait_for_rows(q, true, begun_ns);
+		err = state > 0 ? print_rows(q, of, json, &first) : state;
+	} while (!err && state != 2 && !ferror(stdout));
+	return err;
+}
+
+static bool keeps(void *of, const char *const *row)
+{
+	return stays(of, row);
+}
+
+/* Write the answer as columns. */
+static int write_columns(struct fpisa_query *q, struct answer *of, bool parquet)
+{
+	struct ArrowArrayStream rows;
+	int err = fpisa_query_stream_some(q, keeps, of, &rows);
+
+	if (!err)
+		err = parquet ? parquet_write(&rows) : ipc_write(&rows);
+	if (rows.release)
+		rows.release(&rows);
+	return err ? refuse(err, "query run: %s", fpisa_query_error()) : 0;
+}
+
+static int print_answer(struct fpisa_query *q, const struct asked *a)
+{
+	uint64_t begun = fpisa_now();
+	struct answer of = {.having = &a->having};
+	struct fpisa_query_counts counts;
+	int err = wait_for_rows(q, false, begun);
+
 	progress_end();
+	if (err < 0)
+		return err;
+	of.n = fpisa_query_columns(q, &of.column);
+	err = check_having(&of);
+	if (!err)
+		err = a->format >= ARROW ? write_columns(q, &of, a->format == PARQUET) :
+					   print_text(q, &of, a->format == JSON, begun);
+	progress_end();
+	if (err)
+		return err;
 	fpisa_query_counts(q, &counts);
-	if (json)
+	if (a->format == JSON)
 		print_json_counts(q, &counts, (double)(fpisa_now() - begun) / 1e9);
 	err = flush_stdout("query run: cannot write to stdout");
-	if (!err && !json)
+	if (!err && a->format != JSON)
 		print_counts(q, &counts, a->options.join, (double)(fpisa_now() - begun) / 1e9);
 	return err;
 }
@@ -630,13 +692,15 @@ int verb_query_run(int argc, char **argv)
 		return refuse(BAD_USAGE, "query run requires one table");
 	a.options.table = argv[optind];
 	take_list(&a.options);
+	if (c.json)
+		a.format = JSON;
 	err = check(&a);
 	if (err)
 		return err;
 	err = fpisa_query_open(&q, &a.options);
 	if (err)
 		return refuse(err, "query run: %s", fpisa_query_error());
-	err = print_answer(q, &a, c.json);
+	err = print_answer(q, &a);
 	fpisa_query_close(q);
 	return err;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The parts of two public C interfaces that the worker uses. These are the Arrow C data and stream interface
- * (arrow.apache.org/docs/format/CDataInterface.html), and version 1.0 of ADBC (arrow.apache.org/adbc). The interfaces
- * define the layouts and names.
+ * The parts of version 1.0 of ADBC (arrow.apache.org/adbc) that programs of queries use. ADBC defines the layouts and
+ * names.
  */
 #ifndef FPISA_QUERY_ADBC_H
 #define FPISA_QUERY_ADBC_H
@@ -10,32 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct ArrowSchema {
-	const char *format, *name, *metadata;
-	int64_t flags, n_children;
-	struct ArrowSchema **children, *dictionary;
-	void (*release)(struct ArrowSchema *);
-	void *private_data;
-};
-
-struct ArrowArray {
-	int64_t length, null_count, offset, n_buffers, n_children;
-	const void **buffers;
-	struct ArrowArray **children, *dictionary;
-	void (*release)(struct ArrowArray *);
-	void *private_data;
-};
-
-struct ArrowArrayStream {
-	int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *);
-	int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *); /* NULL at the end of the stream */
-	const char *(*get_last_error)(struct ArrowArrayStream *);
-	void (*release)(struct ArrowArrayStream *);
-	void *private_data;
-};
+#include "query/lib/arrow.h"
 
 #define ADBC_VERSION_1_0_0 1000000
 #define ADBC_STATUS_OK 0
+#define ADBC_INGEST_OPTION_TARGET_TABLE "adbc.ingest.target_table"
 
 typedef uint8_t AdbcStatusCode;
 
@@ -72,14 +50,15 @@ struct AdbcDriver {
 	AdbcStatusCode (*ConnectionNew)(struct AdbcConnection *, struct AdbcError *);
 	void (*unused_option[2])(void);
 	AdbcStatusCode (*ConnectionRelease)(struct AdbcConnection *, struct AdbcError *);
-	void (*unused_bind[3])(void);
+	void (*unused_bind[2])(void);
+	AdbcStatusCode (*StatementBindStream)(struct AdbcStatement *, struct ArrowArrayStream *, struct AdbcError *);
 	AdbcStatusCode (*StatementExecuteQuery)(struct AdbcStatement *, struct ArrowArrayStream *, int64_t *,
 						struct AdbcError *);
 	void (*unused_partitions[2])(void);
 	AdbcStatusCode (*StatementNew)(struct AdbcConnection *, struct AdbcStatement *, struct AdbcError *);
 	void (*unused_prepare)(void);
 	AdbcStatusCode (*StatementRelease)(struct AdbcStatement *, struct AdbcError *);
-	void (*unused_statement_option)(void);
+	AdbcStatusCode (*StatementSetOption)(struct AdbcStatement *, const char *, const char *, struct AdbcError *);
 	AdbcStatusCode (*StatementSetSqlQuery)(struct AdbcStatement *, const char *, struct AdbcError *);
 	void (*unused_plan)(void);
 	void (*unused_later[64])(void); /* room for drivers that fill in the struct of a later version */

@@ -91,13 +91,14 @@ static int load(void **library, const char *table)
 	why = dlerror();
 	if (is_python_module(name) && !python)
 		return fpisa_fail(-ENOENT,
-				  "%s: %s needs the library of its Python: apt install libpython3-dev, or give "
-				  "libduckdb.so to fpisa query worker --driver",
+				  "%s: %s needs the library of its Python: apt install libpython3-dev, or take "
+				  "libduckdb.so",
 				  table, name);
-	return fpisa_fail(-ENOENT,
-			  "%s: DuckDB, which reads Parquet: %.200s; pip install duckdb, and give its library to fpisa "
-			  "query worker --driver",
-			  table, why ? why : name);
+	return fpisa_fail(
+		-ENOENT,
+		"%s: DuckDB, which reads and writes Parquet: %.200s; pip install duckdb, and name its library in "
+		"FPISA_DRIVER, or in fpisa query worker --driver",
+		table, why ? why : name);
 }
 
 static int connect_to(struct engine *e, void *library, const char *table)
@@ -150,6 +151,22 @@ int engine_run(struct engine *e, const char *sql, struct ArrowArrayStream *rows,
 	if (e->driver.StatementNew(&e->connection, &statement, &error) ||
 	    e->driver.StatementSetSqlQuery(&statement, sql, &error) ||
 	    e->driver.StatementExecuteQuery(&statement, rows, NULL, &error))
+		err = failed(&error, table);
+	if (statement.private_data)
+		e->driver.StatementRelease(&statement, &ignored);
+	return err;
+}
+
+int engine_ingest(struct engine *e, const char *table, struct ArrowArrayStream *rows)
+{
+	struct AdbcStatement statement = {0};
+	struct AdbcError error = {0}, ignored = {0};
+	int err = 0;
+
+	if (e->driver.StatementNew(&e->connection, &statement, &error) ||
+	    e->driver.StatementSetOption(&statement, ADBC_INGEST_OPTION_TARGET_TABLE, table, &error) ||
+	    e->driver.StatementBindStream(&statement, rows, &error) ||
+	    e->driver.StatementExecuteQuery(&statement, NULL, NULL, &error))
 		err = failed(&error, table);
 	if (statement.private_data)
 		e->driver.StatementRelease(&statement, &ignored);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The database DuckDB, which reads Parquet files for a worker. The library is loaded through ADBC when a query first
- * needs it. The library's file is libduckdb.so, or the module of the Python package duckdb, which exports the same
- * functions.
+ * The database DuckDB, which reads Parquet files for a worker and writes them for a master. The library is loaded
+ * through ADBC when a query first needs it. The library's file is libduckdb.so, or the module of the Python package
+ * duckdb, which exports the same functions.
  */
 #ifndef FPISA_QUERY_ENGINE_H
 #define FPISA_QUERY_ENGINE_H
@@ -28,6 +28,12 @@ void engine_close(struct engine *e); /* the engine may be all 0 */
  * use at a time. Return 0, or -EINVAL with the message set.
  */
 int engine_run(struct engine *e, const char *sql, struct ArrowArrayStream *rows, const char *table);
+
+/*
+ * Create a table in memory from the rows of a stream, which the engine takes and releases. Return 0, or -EINVAL with the
+ * message set.
+ */
+int engine_ingest(struct engine *e, const char *table, struct ArrowArrayStream *rows);
 
 /*
  * Take the next batch of a result, which the caller must release if batch->release is not NULL. Return 1, 0 after the last
