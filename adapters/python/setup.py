@@ -34,14 +34,14 @@ def shared_headers():
 
 class Library(build_ext):
     """Build a shared object with a plain name, because it is not an extension module of a particular Python version.
-    FPISA_WHEEL_LIBRARY names a libfpisa.so to include in the wheel.
+    FPISA_WHEEL_LIBRARY names the folder of libfpisa.so and libfpisa-query.so to include in the wheel.
     """
 
     def run(self):
         super().run()
-        library = os.environ.get("FPISA_WHEEL_LIBRARY")
-        if library:
-            shutil.copy(library, os.path.join(self.build_lib, "fpisa", "libfpisa.so.1"))
+        folder = os.environ.get("FPISA_WHEEL_LIBRARY")
+        for name in ("libfpisa.so", "libfpisa-query.so") if folder else ():
+            shutil.copy(os.path.join(folder, name), os.path.join(self.build_lib, "fpisa", name + ".1"))
 
     def get_ext_filename(self, fullname):
         return os.path.join(*fullname.split(".")) + ".so"

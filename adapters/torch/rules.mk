@@ -39,11 +39,11 @@ $(TORCH_OUT)/fpisa/torch/__init__.py: $(TORCH_DIR)/fpisa/torch/__init__.py
 $(TORCH_OUT)/fpisa/%: $(PY_DIR)/%
 	$(Q)mkdir -p $(@D) && ln -sfn $(abspath $<) $@
 
-# Build the wheels that users install, in build/wheel: fpisa with libfpisa inside, and fpisa-torch for the version TORCH
+# Build the wheels that users install, in build/wheel: fpisa with both libraries inside, and fpisa-torch for the version TORCH
 # of PyTorch. The wheel does not include the libraries of PyTorch.
 .PHONY: wheels
-wheels: $(B)/libfpisa.so $(if $(TORCH),$(TORCH_OUT)/env/usable)
-	$(Q)FPISA_WHEEL_LIBRARY=$(abspath $<) $(MAKE) --no-print-directory wheel
+wheels: $(LIBS:=.so) $(if $(TORCH),$(TORCH_OUT)/env/usable)
+	$(Q)FPISA_WHEEL_LIBRARY=$(abspath $(B)) $(MAKE) --no-print-directory wheel
 	$(call say,WHEEL,fpisa-torch)
 	$(Q)mkdir -p $(WHEEL)/tree && tar -c --exclude=__pycache__ $(TORCH_DIR) include | tar -x -C $(WHEEL)/tree
 	$(Q)FPISA_BUILD=$(abspath $(B)) $(PYTHON) -m pip --disable-pip-version-check $(if $(TORCH),--python $(TORCH_PYTHON)) wheel --no-index \

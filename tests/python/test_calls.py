@@ -15,7 +15,7 @@ import pytest
 
 import fpisa
 from conftest import TOP
-from fpisa import _library
+from fpisa import _library, _query
 
 ECHILD, ECANCELED = 10, 125
 
@@ -309,7 +309,8 @@ def test_no_library():
 
 
 STRUCTS = {"fpisa_options": _library.Options, "fpisa_info": _library.InfoStruct, "fpisa_call": _library.Call,
-           "fpisa_group_options": _library.GroupOptions, "fpisa_mem_options": _library.MemOptions}
+           "fpisa_group_options": _library.GroupOptions, "fpisa_mem_options": _library.MemOptions,
+           "fpisa_query_options": _query.QueryOptions}
 
 
 def test_structs_of_the_header(tmp_path):
@@ -325,16 +326,16 @@ def test_structs_of_the_header(tmp_path):
         lines += [f'_Static_assert({prefix}{n.upper()} == {number}, "{n}");' for n, number in names.items()]
     lines += [f'_Static_assert(FPISA_RESULT_{f.name} == {int(f)}u, "{f.name}");' for f in fpisa.Flags]
     subprocess.run(["gcc", "-fsyntax-only", "-I", os.path.join(TOP, "include"), "-x", "c", "-"], check=True, text=True,
-                   input="#include <fpisa.h>\n" + "\n".join(lines))
+                   input="#include <fpisa.h>\n#include <fpisa-query.h>\n" + "\n".join(lines))
 
 
 LISTS = {"MODE": _library.MODES, "ROUND": _library.ROUNDINGS, "FANOUT": _library.FANOUTS, "PIPELINE": _library.PIPELINES,
-         "TRANSPORT": _library.TRANSPORTS, "OP": _library.OPERATIONS}
+         "TRANSPORT": _library.TRANSPORTS, "OP": _library.OPERATIONS, "PRUNING": _query.PRUNINGS}
 
 
 def test_names_of_the_tree(tmp_path):
     """Names of types are those of fpisa/names.h, except mxint8, because its arrays end with scales."""
-    source = ["#include <stdio.h>", "#include <fpisa.h>", "#include <fpisa/format.h>", "#include <fpisa/names.h>"]
+    source = ["#include <stdio.h>", "#include <fpisa.h>", "#include <fpisa-query.h>", "#include <fpisa/format.h>", "#include <fpisa/names.h>"]
     calls = [f'#define {p}(id, name) printf("{p} %s %d\\n", name, FPISA_{p}_##id);\nFPISA_{p}_NAMES({p}, )' for p in LISTS]
     calls.append('#define TYPE(id, name, type) printf("TYPE %s %d\\n", type, FPISA_FORMAT_##id);\nFPISA_FORMAT_NAMES(TYPE, )')
     program = tmp_path / "names"

@@ -8,10 +8,12 @@
     with fpisa.Group("aggregator", "train", rank, size) as group:
         sums, flags = group.allreduce(gradient)                # doc/python.md
 
+    table = fpisa.query("sales", "10.0.0.11,10.0.0.12", by="shop", value="price", prune="workers")
+
 The sums need neither numpy nor a network. Group: ranks that find each other by a name, at the manager of the aggregator.
 Handle: a rank of a job that `fpisa job add` created. Mem: an aggregator inside this process, for tests. These need numpy and
-libfpisa, which is loaded on first use. Errors are subclasses of fpisa.Error, which is an OSError and names the ranks that it
-is about.
+libfpisa, which is loaded on first use. query() needs pyarrow and libfpisa-query. Errors are subclasses of fpisa.Error, which
+is an OSError and names the ranks that it is about.
 """
 import importlib
 from typing import Any
@@ -26,6 +28,7 @@ _HOMES = {
                 "Unclean"],
     "_group": ["Group"],
     "_handle": ["Handle", "Info", "Mem"],
+    "_query": ["query"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME)

@@ -11,9 +11,6 @@ from typing import Any, Dict, Optional
 from ._errors import LibraryMissing, error_of
 from ._scalars import plain
 
-SONAME = "libfpisa.so.1"
-# The wheels of `make wheels` include the library.
-INSIDE = os.path.join(os.path.dirname(os.path.abspath(__file__)), SONAME)
 FOREVER = 0xFFFFFFFF
 
 OPERATIONS = {"sum": 1, "min": 2, "max": 3, "avg": 4, "scale": 5, "norm": 6}
@@ -88,23 +85,28 @@ FUNCTIONS = {
 }
 
 
-@functools.lru_cache(maxsize=None)
-def library() -> ctypes.CDLL:
-    """Return the library that FPISA_LIBRARY names, or the library of the wheel, or the system's library. Calls into the library
-    release the interpreter's lock.
+def load(soname: str, variable: str, functions: Dict[str, Any], package: str, since: str) -> ctypes.CDLL:
+    """Return the library that the environment variable names, or the library of the wheel, or the system's library. Calls into
+    the library release the interpreter's lock.
     """
-    path = os.environ.get("FPISA_LIBRARY") or (INSIDE if os.path.exists(INSIDE) else SONAME)
+    inside = os.path.join(os.path.dirname(os.path.abspath(__file__)), soname)
+    path = os.environ.get(variable) or (inside if os.path.exists(inside) else soname)
     try:
         lib = ctypes.CDLL(path)
     except OSError as e:
-        raise LibraryMissing(f"{e}; install the package libfpisa1, or set FPISA_LIBRARY to the path of the library") from None
-    for name, (result, *arguments) in FUNCTIONS.items():
+        raise LibraryMissing(f"{e}; install the package {package}, or set {variable} to the path of the library") from None
+    for name, (result, *arguments) in functions.items():
         try:
             function = getattr(lib, name)
         except AttributeError:
-            raise LibraryMissing(f"{path} has no {name}(): the library is older than 0.2.0; install version 0.2.0 or later") from None
+            raise LibraryMissing(f"{path} has no {name}(): the library is older than {since}; install version {since} or later") from None
         function.restype, function.argtypes = result, arguments
     return lib
+
+
+@functools.lru_cache(maxsize=None)
+def library() -> ctypes.CDLL:
+    return load("libfpisa.so.1", "FPISA_LIBRARY", FUNCTIONS, "libfpisa1", "0.2.0")
 
 
 def check(rc: int) -> None:
