@@ -106,7 +106,7 @@ def test_no_file(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path, says in ((tmp_path / "pipe", " is a pipe; the configuration must be a regular file"), (tmp_path, ": cannot read: Is a directory"),
                        ("/dev/zero", " is not a text file of less than 1048576 bytes")):
-        p = subprocess.run([FPISA, "config", "check", path], text=True, capture_output=True, timeout=20)
+        p = subprocess.run([FPISA, "config", "check", path], text=True, capture_output=True, timeout=60)
         assert p.returncode == 1 and f"fpisa: {path}{says}" in p.stderr, p
 
 

@@ -48,7 +48,7 @@ def test_query_run(worker, on_terminal):
     p = OnTerminal([FPISA, "query", "run", "t", "--workers", worker.addresses, "--key", worker.key_file, "--prune", "none", "--timeout", "60"],
                    stdout=None if on_terminal else subprocess.PIPE)
     try:
-        wait_until("progress", lambda: "\r\033[Kwaiting for rows: 1 s, rows received: 0\r" in p.said)
+        wait_until("progress", lambda: re.search(r"\r\033\[Kwaiting for rows: [1-9]\d* s, rows received: 0\r", p.said))
     finally:
         os.kill(worker.processes[0].pid, signal.SIGCONT)
     status, out = p.wait()

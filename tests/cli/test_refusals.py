@@ -97,7 +97,7 @@ WRONG = [
 @pytest.mark.parametrize("words, says, status", WRONG, ids=[w for w, _, _ in WRONG])
 def test_refused(words, says, status):
     argv = ["" if w == "{}" else w for w in words.split()]
-    p = subprocess.run([FPISA, *argv], text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=20)
+    p = subprocess.run([FPISA, *argv], text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
     assert p.returncode == status and not p.stdout, p
     lines = p.stderr.splitlines()
     assert re.match("fpisa: " + says, lines[0]) or lines[0].startswith("fpisa: ") and re.search(says, lines[0]), p.stderr

@@ -630,7 +630,7 @@ def calls_that_differ():
 def timeouts():
     """The group sets the timeout of a call, and set_timeout() changes it. A wait has its own timeout, and the call continues after a wait
     has timed out."""
-    group, hasty, changed = dist.new_group(), dist.new_group(timeout=datetime.timedelta(seconds=1)), dist.new_group()
+    group, hasty, changed = dist.new_group(), dist.new_group(timeout=datetime.timedelta(seconds=3)), dist.new_group()
     for g in group, hasty, changed:
         dist.all_reduce(torch.ones(10), group=g)
     t = torch.ones(10)
@@ -640,8 +640,8 @@ def timeouts():
         assert not work.is_completed()
         raises(RuntimeError, "rank 0 sent nothing", dist.all_reduce, torch.ones(10), group=hasty)
         if hasattr(dist, "set_timeout"):
-            dist.set_timeout(datetime.timedelta(milliseconds=1200), changed)
-            raises(RuntimeError, "rank 0 sent nothing for chunk 0 of call 1 in 1200 ms", dist.all_reduce, torch.ones(10), group=changed)
+            dist.set_timeout(datetime.timedelta(milliseconds=2500), changed)
+            raises(RuntimeError, "rank 0 sent nothing for chunk 0 of call 1 in 2500 ms", dist.all_reduce, torch.ones(10), group=changed)
     dist.barrier()
     if RANK:
         work.wait()

@@ -216,13 +216,13 @@ def test_cancel(far, server, workers):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        far(f"CREATE SERVER silent FOREIGN DATA WRAPPER fpisa OPTIONS (workers '127.0.0.1:{silent.getsockname()[1]}');"
+        far(f"CREATE SERVER silent FOREIGN DATA WRAPPER fpisa OPTIONS (workers '127.0.0.1:{silent.getsockname()[1]}', timeout '100');"
             f"CREATE USER MAPPING FOR CURRENT_USER SERVER silent OPTIONS (key '{workers.key}');"
             "CREATE FOREIGN TABLE s (i int) SERVER silent")
         begun = time.monotonic()
         assert "canceling statement due to statement timeout" in fails(server, "SET statement_timeout = 300; SELECT * FROM s", "far")
-        assert time.monotonic() - begun < 5
-        far("ALTER SERVER silent OPTIONS (ADD timeout '1')")
+        assert time.monotonic() - begun < 30
+        far("ALTER SERVER silent OPTIONS (SET timeout '1')")
         assert f"worker 127.0.0.1:{silent.getsockname()[1]}: no answer in 1000 ms" in fails(server, "SELECT * FROM s", "far")
 
 

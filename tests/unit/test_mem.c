@@ -4,6 +4,7 @@
  * against the oracle in the reported order of arrival, lengths, requests, losses, deadlines and rejoining.
  */
 #include <time.h>
+#include "lib/base/clock.h"
 #include "ranges.h"
 #include "workers.h"
 
@@ -252,17 +253,20 @@ static void late_rank(void **state)
 	struct fpisa_info info = {.size = sizeof(info)};
 	struct timespec pause = {.tv_nsec = 1000000};
 	static float v[2][64 * 32];
+	uint64_t began;
 	int done;
 
 	(void)state;
 	join_all(j, 2, m, 5000);
 	assert_int_equal(fpisa_allreduce_start(j[0].f, v[0], v[0], 64 * 32, FPISA_FLOAT32, &r[0]), 0);
+	began = fpisa_now();
 	for (int i = 0; i < 400; i++) {
 		assert_int_equal(fpisa_test(&r[0], &done, NULL), 0);
 		nanosleep(&pause, NULL);
 	}
 	fpisa_get_info(j[0].f, &info);
-	assert_uint_in_range(info.retransmits, 2, 10);
+	/* After some requests one second passes between two. On a busy machine the loop takes seconds. */
+	assert_uint_in_range(info.retransmits, 2, 10 + (fpisa_now() - began) / 1000000000);
 	assert_int_equal(fpisa_allreduce_start(j[1].f, v[1], v[1], 64 * 32, FPISA_FLOAT32, &r[1]), 0);
 	assert_int_equal(fpisa_wait(&r[1], NULL), 0);
 	assert_int_equal(fpisa_wait(&r[0], NULL), 0);

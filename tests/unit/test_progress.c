@@ -342,13 +342,13 @@ static void await_callers(struct fpisa *f, int n)
 	}
 }
 
-/* Check that fail_now() ended the wait soon after `since`. */
+/* Check that fail_now() ended the wait soon after `since`, which a busy machine may delay. */
 static void assert_failed(struct waiter *w, uint64_t since)
 {
 	pthread_join(w->thread, NULL);
 	assert_int_equal(w->rc, FAILURE);
 	assert_string_equal(w->error, "rank 1 is dead");
-	assert_uint_in_range(w->ended_ms - since, 0, 1000);
+	assert_uint_in_range(w->ended_ms - since, 0, PATIENCE_MS / 2);
 }
 
 /*

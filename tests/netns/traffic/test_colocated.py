@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Test workers without a separate aggregator. The host of each worker is also an aggregator, at its own address. Frames of the host's own
 rank go through `lo`, with the datapath there in generic mode. Frames of other ranks arrive at eth0."""
+import math
 import os
 import random
 
@@ -96,17 +97,22 @@ def test_sum(net, loss):
     rng = random.Random(draw_seed())
     weights = [rng.randint(1, 9) for _ in range(HOSTS)]
     count = rng.randint(20000, 200000)
-    before, resent = ([net.count(i, name) for i in range(HOSTS)] for name in ("v_result", "v_resent"))
-    net.check_answers(net.begin(count, weights, loss=loss), HOSTS, count)
-    chunks = [net.count(i, "v_result") - before[i] for i in range(HOSTS)]
-    check_shares(chunks, weights, count)
+
+    def requested():
+        """Sum. Return the share of the results that a rank requested."""
+        before, resent = ([net.count(i, name) for i in range(HOSTS)] for name in ("v_result", "v_resent"))
+        net.check_answers(net.begin(count, weights, loss=loss), HOSTS, count)
+        chunks = [net.count(i, "v_result") - before[i] for i in range(HOSTS)]
+        check_shares(chunks, weights, count)
+        return sum(net.count(i, "v_resent") - n for i, n in enumerate(resent)) / sum(chunks)
+
+    once_within(math.inf if loss else 0.1, requested)
     assert all(net.count(i, "v_unknown_peer") == 0 for i in range(HOSTS))
     # The trial batch of each host's own rank stays whole on lo. This is not a drop.
     assert all(net.count(i, "v_length") == 0 < net.count(i, "v_uncut") for i in range(HOSTS))
-    if not loss:
-        assert sum(net.count(i, "v_resent") - n for i, n in enumerate(resent)) < sum(chunks) / 10
 
 
+@pytest.mark.alone
 def test_nothing_in_vain(net):
     """Without a loss, the retransmission timer sends almost no frame again."""
     once_within(0.001, lambda: net.sent_again(1 << 18))
@@ -129,8 +135,8 @@ def test_host_dies(net):
     """If a host disappears, with its rank and its aggregator, the calls of the other ranks end in time and name one of the two."""
     net.slow_down()
     before = [net.count(i, "v_result") for i in range(HOSTS)]
-    procs = net.begin(1_000_000, timeout_ms=3000)
-    wait_until("frames", lambda: all(net.count(i, "v_result") > before[i] + 50 for i in range(HOSTS)), 30)
+    procs = net.begin(5_000_000, timeout_ms=3000)
+    wait_until("frames", lambda: all(net.count(i, "v_result") > before[i] + 50 for i in range(HOSTS)))
     net.switch.ip("link set w2 down")
     answers = [read_all(p)[0][-1] for p in procs]
     net.switch.ip("link set w2 up")

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from doctor import examine, fixes
-from lab import FPISA, PIN, read_all, wait_until
+from lab import FPISA, PIN, endpoint, read_all, wait_until
 from refusals import refused
 from routers import reach, router
 
@@ -135,12 +135,18 @@ def test_several_ways(lab):
                              (net.worker[1], net.address, [net.host(0x70 + i, 1) for i in range(2)], f" src {net.addresses[1]}")):
         ns.sysctl("fib_multipath_hash_policy", 1, family="ipv6" if net.ipv6 else "ipv4")
         ns.ip(f"route replace {to}{more} " + " ".join(f"nexthop via {g}" for g in by))
-    net.add_job(1, "--ports", 8, "--window", 64)
-    before = [received(net, dev) for dev in ("p1", "p2")]
-    net.check_sum(1, 100000)
-    came = [received(net, dev) - b for dev, b in zip(("p1", "p2"), before)]
-    assert min(came) > 20 and sum(came) >= 391, came
-    assert net.counters(1, PIN)["v_result"] == 391
+    before, came = [received(net, dev) for dev in ("p1", "p2")], [0, 0]
+    # The kernel may choose one way for all ports of the aggregator. With another port of the rank it chooses anew.
+    for rank_port in range(18000, 18006):
+        net.add_job(1, "--ports", 8, "--window", 64, workers=[endpoint(a, rank_port) for a in net.addresses])
+        net.check_sum(1, 100000, local_port=rank_port)
+        assert net.counters(1, PIN)["v_result"] == 391
+        net.fpisa("job", "del", 1)
+        came = [received(net, dev) - b for dev, b in zip(("p1", "p2"), before)]
+        assert sum(came) >= 391 * (rank_port - 17999), came
+        if min(came) > 20:
+            break
+    assert min(came) > 20, came
 
 
 # -- the MTU of a path -------------------------------------------------------------
@@ -148,7 +154,7 @@ def test_several_ways(lab):
 
 def error(net, rc=-ETIMEDOUT):
     """Let both ranks sum. Check that rank 1 fails with `rc`, and return its error."""
-    procs = [net.start(r, 1, {"count": 5000, "kind": "integers"}, timeout_ms=1500) for r in range(2)]
+    procs = [net.start(r, 1, {"count": 5000, "kind": "integers"}, timeout_ms=4000) for r in range(2)]
     answer = [read_all(p)[0][-1] for p in procs][1]
     assert answer["rc"] == rc, answer
     return answer["error"]

@@ -13,6 +13,7 @@ from lab import FPISA, draw_seed, end, endpoint, read_all, read_answers, wait_un
 
 JOB, LEAVES, RANKS = 5, 2, 3
 COUNT = 20000
+LONG = 5_000_000  # a sum of 10 s at 20 Mbit/s
 PINS = "/run/trees"  # a BPF filesystem for the tests of this file; the usual one belongs to a single test
 pytestmark = pytest.mark.together
 
@@ -54,8 +55,8 @@ class Tree(Switched):
     def count(self, i, name):
         return self.counters(JOB, f"{PINS}/{i}")[name]
 
-    def begin_rank(self, rank, seed, *more, count=COUNT, **options):
-        step = {"count": count, "kind": "random", "seed": seed + rank // RANKS}
+    def begin_rank(self, rank, seed, *more, count=COUNT, kind="random", **options):
+        step = {"count": count, "kind": kind, "seed": seed + rank // RANKS}
         return self.start(rank, JOB, step, *more, address=self.at(2 + rank // RANKS), **self.token,
                           **options)
 
@@ -179,8 +180,8 @@ def test_rank_restarts(jobs):
     """If a rank is killed in a sum, the calls of all ranks end. After the rank has started again, all ranks join and sum."""
     seed = draw_seed()
     jobs.slow_down()
-    procs = jobs.begin(seed, count=500000, timeout_ms=3000)
-    wait_until("partial sums", lambda: jobs.count(1, "v_up") > 50, 30)
+    procs = jobs.begin(seed, count=LONG, kind="integers", timeout_ms=3000)
+    wait_until("partial sums", lambda: jobs.count(1, "v_up") > 50)
     end(procs[1])
     answers = [read_all(p)[0][-1] for p in procs[:1] + procs[2:]]
     jobs.at_full_rate()
@@ -194,8 +195,8 @@ def test_aggregator_restarts(jobs, which):
     seed = draw_seed()
     before = jobs.count(1, "v_up")
     jobs.slow_down()
-    procs = jobs.begin(seed, count=500000, timeout_ms=3000)
-    wait_until("partial sums", lambda: jobs.count(1, "v_up") > before + 50, 30)
+    procs = jobs.begin(seed, count=LONG, kind="integers", timeout_ms=3000)
+    wait_until("partial sums", lambda: jobs.count(1, "v_up") > before + 50)
     jobs.again(which)
     answers = [read_all(p)[0][-1] for p in procs]
     jobs.at_full_rate()

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from lab import ADDRESS, BPFFS, FPISA, LIBRARY, PORT, WORKER, read_all, read_answers, wait_until
+from lab import ADDRESS, BPFFS, FPISA, LIBRARY, PORT, WORKER, go_on, read_all, read_answers, wait_until
 from worker import UDP, XSK
 
 EPERM, ENXIO, EBUSY, EMSGSIZE, ENETDOWN, ENOBUFS = 1, 6, 16, 90, 100, 105
@@ -39,13 +39,15 @@ def test_beside_udp_and_other_traffic(lab):
     net = lab(workers=3)
     net.load()
     net.add_job(1)
-    step = {"count": 20000, "kind": "integers"}
-    procs = [net.start(r, 1, {"sleep": 2}, step, **({"transport": XSK} if r < 2 else {})) for r in range(3)]
+    step = {"count": 100000, "kind": "integers"}
+    procs = [net.start(r, 1, {"go": True}, step, **({"transport": XSK} if r < 2 else {})) for r in range(3)]
     wait_until("the program", lambda: attached(net.worker[0]) and attached(net.worker[1]))
     assert not attached(net.worker[2])
     assert answers_echo(net, net.worker[0], net.addresses[0])
-    for answer in net.check_answers(procs, 3, 20000):
-        assert answer["retransmits"] < 80
+    wait_until("all ranks", lambda: net.json("job", "show", 1)["generation"])
+    go_on(*procs)
+    for answer in net.check_answers(procs, 3, 100000):
+        assert answer["retransmits"] < 200  # half of the chunks
     assert not attached(net.worker[0])
 
 
@@ -77,11 +79,12 @@ def test_another_host_behind_it(lab, fanout):
     net.worker.append(inner)
     net.add_job(2, "--fanout", "unicast", workers=["10.99.50.2"])
     step = {"count": 200000, "kind": "integers"}
-    p = net.start(0, 1, {"sleep": 4}, step, transport=XSK)
-    wait_until("the program", lambda: attached(host))
+    p = net.start(0, 1, {"go": True}, step, transport=XSK)
+    wait_until("the program", lambda: attached(host) and net.json("job", "show", 1)["generation"])
     before = host.udp_counters()["InDatagrams"]
     assert echoes(net, inner, "10.99.50.2")
     net.check_answers([net.start(1, 2, {"count": 1000, "kind": "integers"})], 1, 1000)
+    go_on(p)
     net.check_answers([p], 1, 200000)
     assert host.udp_counters()["InDatagrams"] - before < 200
 
@@ -108,12 +111,13 @@ def test_job_made_anew(lab, transport, change):
     net.load()
     net.add_job(1)
     step = {"count": 20000, "kind": "integers"}
-    steps = [step, *([{"nobody": True}] if transport == XSK else []), {"sleep": 2}, {"rejoin": True}, step, step]
-    procs = [net.start(r, 1, *steps, timeout_ms=6000, transport=transport) for r in range(2)]
+    steps = [step, *([{"nobody": True}] if transport == XSK else []), {"go": True}, {"rejoin": True}, step, step]
+    procs = [net.start(r, 1, *steps, timeout_ms=20000, transport=transport) for r in range(2)]
     for p in procs:
         assert [json.loads(p.stdout.readline())["rc"] for _ in range(2)] == [0, 0]
     net.fpisa("job", "del", 1)
     net.add_job(1, *{"fanout": ("--fanout", "unicast"), "group": ("--group", "ff15::123" if net.ipv6 else "239.1.2.3")}[change])
+    go_on(*procs)
     for rejoined, *sums in map(read_answers, procs):
         assert rejoined["rc"] == 0 and sums[0]["digest"] == sums[1]["digest"]
 
@@ -140,16 +144,17 @@ def test_another_interface(lab, root):
     net.load()
     net.add_job(1)
     step = {"count": 3000, "kind": "integers"}
-    p = net.start(0, 1, step, *([] if root else [{"nobody": True}]), {"sleep": 2}, {"rejoin": True}, step, {"sleep": 2},
+    p = net.start(0, 1, step, *([] if root else [{"nobody": True}]), {"go": True}, {"rejoin": True}, step, {"go": True},
                   transport=XSK)
     first = [json.loads(p.stdout.readline()) for _ in range(2)][1]
     assert attached(net.worker[0]) and not attached(net.worker[0], "eth1")
     before = move(net)
+    go_on(p)
     if root:
-        wait_until("the program", lambda: attached(net.worker[0], "eth1"))
-        assert not attached(net.worker[0])
-        _, again = read_answers(p)
-        assert again["digest"] == first["digest"]
+        again = [json.loads(p.stdout.readline()) for _ in range(2)][1]
+        assert attached(net.worker[0], "eth1") and not attached(net.worker[0])
+        go_on(p)
+        assert read_answers(p) == [] and again["digest"] == first["digest"]
     else:
         (answer,), status, _ = read_all(p)
         assert status == 1 and answer["rc"] == -EPERM and "root" in answer["error"]
@@ -165,11 +170,11 @@ def test_interface_is_free_late(lab):
     net.add_job(1, "--fanout", "unicast")
     host, step = net.worker[0], {"count": 100000, "kind": "integers"}
     host.run(FPISA, "load", "eth0", "--pin", BPFFS + "/other")
-    procs = [net.start(0, 1, step, timeout_ms=6000, transport=XSK), net.start(1, 1, step, timeout_ms=6000)]
+    procs = [net.start(0, 1, step, timeout_ms=20000, transport=XSK), net.start(1, 1, step, timeout_ms=20000)]
     json.loads(procs[1].stdout.readline())  # all ranks have joined
     host.ip("link set eth0 xdp off")
     for answer in net.check_answers(procs, 2, 100000):
-        assert answer["retransmits"] < 80
+        assert answer["retransmits"] < 200  # half of the chunks
     host.run(FPISA, "unload", "--pin", BPFFS + "/other")
 
 
@@ -203,8 +208,8 @@ def test_interface_that_goes(lab, how):
     net.add_job(1)
     step, progress = {"count": 1000, "kind": "integers"}, how != "blocking"
     last = {"sleep": 4} if how == "idle" else {**step, **({"compute": 4, "idle": True} if how == "engine" else {})}
-    p = net.start(0, 1, step, last, step, timeout_ms=6000, transport=XSK, progress=progress)
-    other = net.start(1, 1, step, {"sleep": 60}, timeout_ms=6000)
+    p = net.start(0, 1, step, last, step, timeout_ms=20000, transport=XSK, progress=progress)
+    other = net.start(1, 1, step, {"sleep": 60}, timeout_ms=20000)
     assert [json.loads(p.stdout.readline())["rc"] for _ in range(2)] == [0, 0]
     time.sleep(1)
     net.worker[0].ip("link del eth0")
@@ -215,7 +220,7 @@ def test_interface_that_goes(lab, how):
     other.kill()
     print(f"CPU time in 2 s: {spent:.2f} s;", answers[-1]["error"])
     assert spent < 0.2 and status == 1
-    assert answers[-1]["rc"] in (-ENETDOWN, -ENXIO) and answers[-1].get("seconds", 0) < 5, answers[-1]
+    assert answers[-1]["rc"] in (-ENETDOWN, -ENXIO) and answers[-1].get("seconds", 0) < 15, answers[-1]
 
 
 @pytest.mark.families(spread=True)
