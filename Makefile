@@ -26,6 +26,7 @@
 # make wheels	build the wheels of the package for Python, with libfpisa inside, and of that backend for TORCH=2.15.0, in build/wheel
 # make python	build the exact sums of the package for Python (doc/sums.md); make wheel builds its wheel; make install-python
 # make spark	build a jar with exact sums as Aggregators of Spark (doc/sums.md); needs javac and SPARK_HOME=
+# make doors	install the engines of PyPI that some benchmarks compare with into build/doors
 # make mpi	build the library that MPI programs preload (doc/mpi.md), for Open MPI and MPICH if installed; make install-mpi
 # make man	write the manual pages and the completion to build/man and build/completion: man -l build/man/fpisa.8
 # make install	install to DESTDIR= PREFIX=/usr/local; make uninstall removes it
@@ -440,8 +441,13 @@ BENCH_training-exact := $(BENCH_training)
 BENCH_sum := postgres
 BENCH_merge := postgres
 BENCH_sums := python $(B)/bench/gather
-bench: PACKAGES += $(BENCH_PACKAGES) $(if $(filter sum merge,$(BENCH)),$(PG_PACKAGES)) $(if $(filter training%,$(BENCH)),$(TORCH_PACKAGES)) \
-	$(if $(filter mpi mpi-exact,$(BENCH)),$(MPI_PACKAGES))
+BENCH_reproducible := python postgres doors
+# The engines of PyPI, in build/doors. Without PyPI, parts leave engines out.
+.PHONY: doors
+doors:
+	$(Q)$(PYTHON) -B tests/doors/run.py $(B) --install || test $$? = 77
+bench: PACKAGES += $(BENCH_PACKAGES) $(if $(filter sum merge reproducible,$(BENCH)),$(PG_PACKAGES)) $(if $(filter training%,$(BENCH)),$(TORCH_PACKAGES)) \
+	$(if $(filter mpi mpi-exact,$(BENCH)),$(MPI_PACKAGES)) $(if $(filter reproducible,$(BENCH)),$(DOORS_PACKAGES))
 bench: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all $(foreach part,$(BENCH),$(BENCH_$(part)))
 	$(Q)$(PYTHON) -B bench/run.py $(B) $(BENCH)

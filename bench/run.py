@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Run all measurements one after the other, and write JSON lines, plots and the summary of the targets.
 
-    run.py [--quick] [--out DIR] BUILD [arith|endian|query|pruning|wire|steer|worker|collective|allreduce|topology|mpi|mpi-exact|training|training-colocated|training-exact|sum|sums|merge...]
+    run.py [--quick] [--out DIR] BUILD [arith|endian|query|pruning|wire|steer|worker|collective|allreduce|topology|mpi|mpi-exact|training|training-colocated|training-exact|sum|sums|reproducible|merge...]
 
 Writes into BUILD/bench or DIR: results.jsonl, pictures (report/plot.py), and summary.txt (report/summary.py), which it also
 prints. The first line of results.jsonl describes the machine. The line after each part has the duration of the part, and how
@@ -30,6 +30,7 @@ sys.path[:0] = [os.path.join(HERE, "report"), HERE]
 
 import grid  # noqa: E402
 import plot  # noqa: E402
+import reproducible  # noqa: E402
 import summary  # noqa: E402
 import sums  # noqa: E402
 from common import exit_on_signals  # noqa: E402
@@ -60,6 +61,7 @@ PARTS = {
                        "--only fpisa,fpisa-exact,gloo --rounds 7 --steps 1", "--rounds 1 --workers 2 --rates 1000 --models mlp"),
     "sum": (f"{sys.executable} -B {HERE}/sum.py", "--rounds 1 --rows 100000"),
     "sums": (f"{sys.executable} -B {HERE}/sums.py", "--rounds 1 --sizes 1000,100000 --elements 100000"),
+    "reproducible": (f"{sys.executable} -B {HERE}/reproducible.py", "--runs 3 --rows 100000 --partitions 1,4"),
     "merge": (f"{sys.executable} -B {HERE}/merge.py", "--rounds 1 --cases 2:1000"),
 }
 
@@ -144,7 +146,7 @@ def main():
             command = command.format(build=shlex.quote(build), folder=shlex.quote(folder)) + (" " + quick if args.quick else "")
             good &= measure(name, command, build, keep, 0.1 if args.quick else 2)
     good &= plot.draw(results, folder)
-    text = summary.table(results) + sums.tables(results) + grid.tables(results)
+    text = summary.table(results) + sums.tables(results) + reproducible.tables(results) + grid.tables(results)
     with open(os.path.join(folder, "summary.txt"), "w") as out:
         out.write(text)
     print(text, end="")

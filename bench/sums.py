@@ -6,8 +6,8 @@ The output is a JSON line for each measurement, with the CPU time of one thread 
 
     sums.py [--sizes N,...] [--rounds R] [--elements N]
 
-Installed engines take part: numpy, math.fsum, xsum (Neal), DuckDB's sum, fsum and kahan_sum. tests/doors/run.py installs all
-of them into BUILD/doors, whose interpreter then runs this program. If FPISA_REPROBLAS names a shared object with
+Installed engines take part: numpy, math.fsum, xsum (Neal), DuckDB's sum, fsum and kahan_sum. `make doors` installs all of them
+into BUILD/doors, whose interpreter then runs this program. If FPISA_REPROBLAS names a shared object with
 reproBLAS_dsum(), this function takes part too. The data are `uniform` (0 to 1), `signed` (normal), `wide` (normal times
 2^-100 to 2^100) and `cancelling`. The values of `cancelling` are normal, and the sum of their magnitudes is the condition
 number times their sum. BUILD/bench/gather measures the cost of memory accesses alone for sums by keys.
@@ -32,6 +32,14 @@ DOORS = os.path.join(BUILD, "doors", "bin", "python3")
 GROUPS = (1, 100, 1000000)
 CONDITIONS = (1e8, 1e16, 1e20, 1e32)
 SLOW = 1000000  # most elements for engines that make a Python object for each element
+
+
+def enter():
+    """Continue in the interpreter that has the engines, if it is installed. Find the package fpisa of this tree."""
+    if os.path.exists(DOORS) and os.path.realpath(sys.prefix) != os.path.realpath(os.path.join(BUILD, "doors")):
+        os.execv(DOORS, [DOORS, "-B", *sys.argv])
+    os.environ["FPISA_SUMS"] = os.path.join(BUILD, "python", "libsums.so")
+    sys.path.insert(0, os.path.join(TOP, "adapters", "python"))
 
 
 def engines():
@@ -170,11 +178,8 @@ def main():
         return
     for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, lambda number, frame: sys.exit(128 + number))
-    if os.path.exists(DOORS) and os.path.realpath(sys.prefix) != os.path.realpath(os.path.join(BUILD, "doors")):
-        os.execv(DOORS, [DOORS, "-B", *sys.argv])
-    os.environ["FPISA_SUMS"] = os.path.join(BUILD, "python", "libsums.so")
+    enter()
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    sys.path.insert(0, os.path.join(TOP, "adapters", "python"))
     import numpy
     rng = numpy.random.default_rng(42)
     for part in arrays, by_groups:

@@ -47,6 +47,25 @@ def test_merge(tmp_path):
 
 
 @pytest.mark.long
+def test_reproducible(tmp_path):
+    """The exact sums have the same bits in every run, and are those of math.fsum."""
+    if not os.path.exists(os.path.join(BUILD, "doors")):
+        pytest.skip("the engines of PyPI are not installed; run make doors")
+    status, out, err = bench("--quick", "--out", tmp_path, BUILD, "reproducible")
+    assert status == 0, out + err
+    lines = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    found = {(r["engine"], r["type"]): r for r in lines if "engine" in r}
+    ours = ["fpisa.sum", *([] if postgres.lacking() else ["fpisa_sum"])]
+    assert all((name, kind) in found for name in ours for kind in ("double", "real"))
+    for r in found.values():
+        assert r["sums"].keys() == {"1", "4"} and 1 <= r["all"] <= 6 and r["keys"] == 105
+        if r["engine"] in ours:
+            assert r["all"] == 1 and not r["keys_differ"]
+            assert r["least"] == r["greatest"] == r["exact"] or (r["engine"], r["type"]) == ("fpisa_sum", "real")
+    assert "| fpisa.sum |" in out
+
+
+@pytest.mark.long
 def test_all_parts(tmp_path):
     """All parts measure, except mpi and parts that are not built on this machine."""
     pytest.importorskip("numpy", reason="python3-numpy is not installed")
