@@ -143,14 +143,22 @@ struct fpisa_query_options {
 	/*
 	 * columns to aggregate in one pass over the rows, "a,b", in place of `value`. The columns of the answer after
 	 * the keys are then count, the number of rows, and count(a), sum(a), min(a), max(a), avg(a), count(b) and so
-	 * on. All columns are real or double, or none of them. At the aggregator, keys need one more byte
+	 * on. All columns are real or double, or none of them. At the aggregator, keys need one more byte. "a filter
+	 * (c<3,d='x')" aggregates the values of rows that meet these conditions, which are written as `where`; its
+	 * columns are "count(a) filter (c<3,d='x')" and so on. "* filter (c<3)" gives only the number of such rows
 	 */
 	const char *values;
+	/*
+	 * column whose distinct values are counted, without NULL, in place of `value`. Its type can be in keys. The
+	 * columns of the answer after the keys are then count, the number of rows, and count(distinct a). Keys include
+	 * this column. NULL: none
+	 */
+	const char *distinct;
 };
 
 /* A column of the answer. */
 struct fpisa_query_column {
-	const char *name; /* name of an aggregate: count, sum, min, max, avg, or sum(a) and so on */
+	const char *name; /* name of an aggregate: count, sum, min, max, avg, or sum(a), count(distinct a) and so on */
 	uint32_t type;	  /* enum fpisa_column_type */
 	uint32_t not_null;
 };

@@ -75,7 +75,7 @@ class Table:
         return row[[c[0] for c in self.columns].index(name)]
 
     def queries(self, n):
-        return [self.rng.choice([self.rows_query, self.first_query, self.groups_query, self.groups_query])() for _ in range(n)]
+        return [self.rng.choice([self.rows_query, self.first_query, self.groups_query, self.groups_query, self.distinct_query])() for _ in range(n)]
 
     # Each query is (statement with a placeholder for the table, check of the answer, check of the answer of the near table, check of all
     # rows).
@@ -132,6 +132,8 @@ class Table:
         if rng.random() < 0.5:
             among += [f"{a}({v})" for a in AGGREGATES for v, kind, _ in self.columns if kind in ("real", "double") and v != value]
             among += [f"{a}({v})" for a in ("min", "max", "count") for v, kind, _ in self.columns if kind in ("date", "timestamp", "int32", "int64")]
+        filters = [self.where() for _ in range(2)] if rng.random() < 0.5 else []
+        among += [f"{a} FILTER ({f.strip()})" for f in filters if f for a in rng.sample(among, 3)]
         aggregates = rng.sample(among, rng.randint(1, 4))
         having = rng.choice(["", "", f" HAVING max({value}) > 0.5", f" HAVING count({value}) >= 2", f" HAVING fpisa_sum({value}) <= 1",
                              " HAVING count(*) > 1"])
@@ -153,6 +155,16 @@ class Table:
                 same(got[k], found[k][1]) or (got[k] is not None and real(got[k]) == found[k][1]) for k in found)
 
         return text, check
+
+    def distinct_query(self):
+        rng = self.rng
+        keys, values = (rng.sample([c[0] for c in self.columns], n) for n in (rng.randint(0, 1), rng.randint(1, 2)))
+        aggregates = [f"{rng.choice(('count', 'min', 'max'))}(DISTINCT {v}){rng.choice(('', '', f' FILTER ({self.where().strip()})')).replace(' FILTER ()', '')}"
+                      for v in values]
+        aggregates += rng.choice(([], [], ["count(*)"], [f"count(DISTINCT ({', '.join(values)}))"]))
+        having = rng.choice(("", "", f" HAVING count(DISTINCT {values[0]}) > 1"))
+        text = f"SELECT {', '.join(keys + aggregates)} FROM {{}}{self.where()}{' GROUP BY ' if keys else ''}{', '.join(keys)}{having}"
+        return text, lambda far, near, _: sorted(far) == sorted(near)
 
     @staticmethod
     def text_of(v):

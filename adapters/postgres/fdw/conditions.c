@@ -11,6 +11,7 @@
 #include "catalog/pg_type_d.h"
 #include "datatype/timestamp.h"
 #include "lib/stringinfo.h"
+#include "nodes/makefuncs.h"
 #include "nodes/pathnodes.h"
 #include "utils/builtins.h"
 #include "utils/date.h"
@@ -210,9 +211,9 @@ static char *prefix(const RelOptInfo *rel, Oid table, const OpExpr *e)
 	return psprintf("%s text >= %s, %s text < %s", column, least, column, quoted(begin));
 }
 
-static bool is_like(const RestrictInfo *info)
+static bool is_like(const Expr *clause)
 {
-	return IsA(info->clause, OpExpr) && ((const OpExpr *)info->clause)->opno == OID_TEXT_LIKE_OP;
+	return IsA(clause, OpExpr) && ((const OpExpr *)clause)->opno == OID_TEXT_LIKE_OP;
 }
 
 static char *null_test(const RelOptInfo *rel, Oid table, const NullTest *e)
@@ -233,6 +234,45 @@ const char *fdw_never_null(const char *where, Oid table, AttrNumber column)
 			type ? " " : "", type ? type : "");
 }
 
+/*
+ * Return the condition in the workers' syntax, and add the number of its terms to *terms. Return NULL if workers do not
+ * evaluate the condition, or if the terms would be too many.
+ */
+static char *condition(const RelOptInfo *rel, Oid table, const Expr *clause, int *terms)
+{
+	const int takes = is_like(clause) ? 2 : 1;
+	char *text = NULL;
+
+	if (*terms + takes > FDW_TERMS_MOST)
+		return NULL;
+	if (is_like(clause))
+		text = prefix(rel, table, (const OpExpr *)clause);
+	else if (IsA(clause, OpExpr))
+		text = comparison(rel, table, (const OpExpr *)clause);
+	else if (IsA(clause, NullTest))
+		text = null_test(rel, table, (const NullTest *)clause);
+	*terms += text ? takes : 0;
+	return text;
+}
+
+const char *fdw_filter(const RelOptInfo *rel, Oid table, Expr *filter)
+{
+	StringInfoData text;
+	ListCell *cell;
+	int terms = 0;
+
+	initStringInfo(&text);
+	foreach(cell, make_ands_implicit(filter))
+	{
+		const char *one = condition(rel, table, lfirst(cell), &terms);
+
+		if (!one)
+			return NULL;
+		appendStringInfo(&text, "%s%s", text.len ? "," : "", one);
+	}
+	return text.len ? text.data : NULL;
+}
+
 void fdw_part_where(const RelOptInfo *rel, struct fdw_rel *r)
 {
 	StringInfoData where;
@@ -242,22 +282,14 @@ void fdw_part_where(const RelOptInfo *rel, struct fdw_rel *r)
 	foreach(cell, rel->baserestrictinfo)
 	{
 		RestrictInfo *info = lfirst_node(RestrictInfo, cell);
-		const int takes = is_like(info) ? 2 : 1;
 		char *text = NULL;
 
-		if (fdw_pushdown && !info->pseudoconstant && r->terms < FDW_TERMS_MOST) {
-			if (is_like(info) && r->terms + takes <= FDW_TERMS_MOST)
-				text = prefix(rel, r->table, (OpExpr *)info->clause);
-			else if (IsA(info->clause, OpExpr))
-				text = comparison(rel, r->table, (OpExpr *)info->clause);
-			else if (IsA(info->clause, NullTest))
-				text = null_test(rel, r->table, (NullTest *)info->clause);
-		}
+		if (fdw_pushdown && !info->pseudoconstant)
+			text = condition(rel, r->table, info->clause, &r->terms);
 		if (!text) {
 			r->local = lappend(r->local, info);
 			continue;
 		}
-		r->terms += takes;
 		r->pushed = lappend(r->pushed, info);
 		appendStringInfo(&where, "%s%s", where.len ? ", " : "", text);
 	}

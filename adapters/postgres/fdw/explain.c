@@ -39,14 +39,18 @@ static void append_aggregates(StringInfo list, const struct fdw_scan *s, int fir
 static char *aggregate_list(const struct fdw_scan *s)
 {
 	StringInfoData list;
-	ListCell *cell;
+	ListCell *cell, *filter;
 	int k = 0;
 
 	initStringInfo(&list);
 	if (s->shape.aggregated && list_member_int(s->shape.outputs, FDW_COUNT))
 		appendStringInfoString(&list, "count");
-	foreach(cell, s->shape.aggregated)
+	forboth(cell, s->shape.aggregated, filter, s->shape.filters)
+	{
 		append_aggregates(&list, s, fdw_output_of(FDW_COUNT, k++), (AttrNumber)lfirst_int(cell));
+		if (*strVal(lfirst(filter)))
+			appendStringInfo(&list, " where %s", strVal(lfirst(filter)));
+	}
 	if (!s->shape.aggregated)
 		append_aggregates(&list, s, FDW_COUNT, s->shape.value);
 	return list.data;
@@ -64,6 +68,8 @@ static const char *what(const struct fdw_scan *s)
 				shape->nulls_first ? "FIRST" : "LAST",
 				shape->one_more ? ", or all rows if the last two are equal" : "");
 	case FDW_TABLE:
+		if (shape->distinct)
+			return psprintf("distinct rows of %s", column_list(s, shape->by));
 		aggregates = aggregate_list(s);
 		return psprintf("%s%s%s%s", shape->by ? "groups by " : "all rows as one group",
 				column_list(s, shape->by), *aggregates ? ": " : "", aggregates);

@@ -124,7 +124,8 @@ struct fdw_shape {
 	bool one_more;
 	AttrNumber value; /* 0 if there is no value, or if `aggregated` has the values */
 	/* columns whose aggregates a query computes beside the number of rows; NIL if `value` is enough */
-	List *aggregated;
+	List *aggregated; /* 0 stands for the rows, which are only counted */
+	List *filters;	  /* for each of them, conditions of the rows to aggregate in the syntax of `where`, or "" */
 	/* forms of values that a query may use, the best form first, such as "int64 int128"; "" means any form */
 	const char *values;
 	bool no_nulls;	   /* whether the answer is correct only if the value is never NULL */
@@ -132,7 +133,12 @@ struct fdw_shape {
 	uint32 key_bytes;  /* size of the key */
 	const char *where; /* condition on rows in the workers' syntax; "" means all rows */
 	/*
-	 * only for groups: for each column of the scan, its index in `by`, an enum fdw_output, or with `aggregated` the
+	 * only for groups: whether the scan returns the columns in `by` of each group as a row of the table. `outputs`
+	 * has the columns, as for rows
+	 */
+	bool distinct;
+	/*
+	 * only for other groups: for each column of the scan, its index in `by`, an enum fdw_output, or with `aggregated` the
 	 * result of fdw_output_of()
 	 */
 	List *outputs;
@@ -159,6 +165,12 @@ static inline int fdw_output_of(enum fdw_output aggregate, int k)
 	return (int)aggregate - 1 - k * FDW_AGGREGATES;
 }
 
+/* Return the number of the answer's columns for an entry of `aggregated`. */
+static inline int fdw_aggregates_of(int column)
+{
+	return column ? FDW_AGGREGATES : 1;
+}
+
 /* State of a table during planning. */
 struct fdw_rel {
 	Oid server, table;
@@ -167,6 +179,7 @@ struct fdw_rel {
 	List *pushed, *local; /* RestrictInfo of WHERE: conditions that workers evaluate, and other conditions */
 	int terms;	      /* number of the workers' terms for the conditions in `pushed` */
 	const char *why_not;  /* why the query cannot do more of the work, or NULL */
+	const char *why_all;  /* why distinct rows are not sufficient, or NULL */
 };
 
 List *fdw_shape_list(const struct fdw_shape *shape, const char *why_not);
@@ -193,6 +206,11 @@ const char *fdw_numeric_text(const Const *c, int32 typmod);
 /* Divide the conditions on the table of `r` into r->pushed and r->local, and set r->shape.where. */
 void fdw_part_where(const RelOptInfo *rel, struct fdw_rel *r);
 
+/*
+ * Return the condition of a FILTER in the workers' syntax, or NULL if workers do not evaluate it.
+ */
+const char *fdw_filter(const RelOptInfo *rel, Oid table, Expr *filter);
+
 /* Return the workers' name of a type, or NULL if workers do not support the type. */
 const char *fdw_worker_type(Oid type);
 
@@ -211,6 +229,18 @@ void fdw_find_join(const PlannerInfo *root, const struct fdw_rel *r, struct fdw_
 /* -- groups.c ----------------------------------------------------------------------- */
 
 void fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *in, RelOptInfo *out, void *extra);
+
+/*
+ * If the statement aggregates only distinct values, ask the workers for distinct rows of the columns that the statement
+ * uses. The server aggregates them. Return whether r->shape asks for distinct rows.
+ */
+bool fdw_distinct(PlannerInfo *root, RelOptInfo *rel, struct fdw_rel *r);
+
+/* Return whether the scan of this shape returns groups with aggregates. */
+static inline bool fdw_is_groups(const struct fdw_shape *shape)
+{
+	return shape->kind == FDW_TABLE && !shape->distinct;
+}
 
 /* Return the forms of values of queries that take the column's type, or NULL if there are none. */
 const char *fdw_forms_of(const Var *v);

@@ -5,6 +5,7 @@
  */
 #include "fdw.h"
 #include "access/htup_details.h"
+#include "access/sysattr.h"
 #include "access/table.h"
 #include "catalog/pg_collation.h"
 #include "catalog/dependency.h"
@@ -16,7 +17,9 @@
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/cost.h"
 #include "optimizer/pathnode.h"
+#include "optimizer/restrictinfo.h"
 #include "optimizer/tlist.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -210,11 +213,35 @@ static const char *forms_of_both(const char *a, const char *b)
 	return *a == 'i' ? "int128" : "double";
 }
 
+/* Return the place in `aggregated` of the column with these conditions, or -1. Column 0 stands for the rows. */
+static int find_value(const struct groups *g, AttrNumber column, const char *filter)
+{
+	for (int k = 0; k < list_length(g->shape.aggregated); k++)
+		if (list_nth_int(g->shape.aggregated, k) == column && !strcmp(strVal(list_nth(g->shape.filters, k)), filter))
+			return k;
+	return -1;
+}
+
+/* Aggregate the column for the rows that meet the conditions, and set the aggregate's output. */
+static bool add_value(struct groups *g, AttrNumber column, const char *filter, int *output)
+{
+	int k = find_value(g, column, filter);
+
+	if (k < 0) {
+		k = list_length(g->shape.aggregated);
+		g->shape.aggregated = lappend_int(g->shape.aggregated, column);
+		g->shape.filters = lappend(g->shape.filters, makeString(pstrdup(filter)));
+	}
+	if (k >= VALUES_MOST)
+		return refuse(g, psprintf("the aggregates use more than %d columns", VALUES_MOST));
+	*output = fdw_output_of((enum fdw_output) * output, k);
+	return true;
+}
+
 /* Use the column of an aggregate as a value, and set the aggregate's output. */
-static bool take_value(struct groups *g, const Var *v, int *output)
+static bool take_value(struct groups *g, const Var *v, const char *filter, int *output)
 {
 	const char *values = fdw_forms_of(v);
-	int k = 0;
 
 	if (!values)
 		return refuse(g, psprintf("column \"%s\" is of type %s; values must be real, double precision, "
@@ -226,17 +253,21 @@ static bool take_value(struct groups *g, const Var *v, int *output)
 		return refuse(
 			g,
 			"some aggregates are of real or double precision, others of integers, numeric, date or timestamp");
-	g->shape.aggregated = list_append_unique_int(g->shape.aggregated, v->varattno);
-	if (list_length(g->shape.aggregated) > VALUES_MOST)
-		return refuse(g, psprintf("the aggregates use more than %d columns", VALUES_MOST));
-	while (list_nth_int(g->shape.aggregated, k) != v->varattno)
-		k++;
-	*output = fdw_output_of((enum fdw_output) * output, k);
+	return add_value(g, v->varattno, filter, output);
+}
+
+/* Count the rows that meet the conditions. */
+static bool take_rows(struct groups *g, const char *filter, int *output)
+{
+	if (*filter)
+		return add_value(g, 0, filter, output);
+	g->counts_rows = true;
 	return true;
 }
 
 static bool take_aggregate(struct groups *g, const Aggref *a, int *output)
 {
+	const char *filter = a->aggfilter ? fdw_filter(g->table, g->relation, a->aggfilter) : "";
 	const Var *v;
 
 	*output = output_of(a);
@@ -244,23 +275,23 @@ static bool take_aggregate(struct groups *g, const Aggref *a, int *output)
 		return refuse(g, psprintf("workers do not support this %s(); they support max, min, count, fpisa_sum, "
 					  "fpisa_avg, and sum and avg of integers and numeric",
 					  get_func_name(a->aggfnoid)));
-	if (a->aggdistinct || a->aggorder || a->aggfilter || a->agglevelsup)
-		return refuse(g, "an aggregate has DISTINCT, ORDER BY or FILTER");
+	if (a->aggdistinct || a->aggorder || a->agglevelsup)
+		return refuse(g, g->rel->why_all ? g->rel->why_all :
+						   "an aggregate has ORDER BY, or DISTINCT beside aggregates without it");
+	if (!filter)
+		return refuse(g, "workers cannot evaluate the FILTER of an aggregate");
 	if (a->aggsplit != AGGSPLIT_SIMPLE)
 		return refuse(g, "the aggregate is partial");
-	if (a->aggstar) {
-		g->counts_rows = true;
-		return true;
-	}
+	if (a->aggstar)
+		return take_rows(g, filter, output);
 	v = (const Var *)linitial_node(TargetEntry, a->args)->expr;
 	if (!is_column(g, (const Expr *)v))
 		return refuse(g, "the argument of an aggregate is not a plain column");
 	if (*output == FDW_COUNT && not_null(g, v->varattno)) {
-		g->counts_rows = true;
 		g->counted = list_append_unique_int(g->counted, v->varattno);
-		return true;
+		return take_rows(g, filter, output);
 	}
-	return take_value(g, v, output);
+	return take_value(g, v, filter, output);
 }
 
 /* -- columns of the scan ----------------------------------------------------------------- */
@@ -314,7 +345,7 @@ static bool expect_values(struct groups *g)
 	{
 		AttrNumber column = (AttrNumber)lfirst_int(cell);
 
-		if (list_member_int(g->shape.aggregated, column))
+		if (find_value(g, column, "") >= 0)
 			continue;
 		if (terms++ == FDW_TERMS_MOST)
 			return refuse(g, psprintf("WHERE and the counted columns make more than %d conditions",
@@ -330,7 +361,8 @@ static bool expect_values(struct groups *g)
  */
 static bool choose_query(struct groups *g)
 {
-	AttrNumber only = (AttrNumber)(list_length(g->shape.aggregated) == 1 ? linitial_int(g->shape.aggregated) : 0);
+	bool one = list_length(g->shape.aggregated) == 1 && !*strVal(linitial(g->shape.filters));
+	AttrNumber only = (AttrNumber)(one ? linitial_int(g->shape.aggregated) : 0);
 	ListCell *cell;
 
 	if (!g->shape.aggregated)
@@ -341,7 +373,7 @@ static bool choose_query(struct groups *g)
 	}
 	g->shape.value = only;
 	g->shape.no_nulls = not_null(g, only);
-	g->shape.aggregated = NIL;
+	g->shape.aggregated = g->shape.filters = NIL;
 	foreach(cell, g->shape.outputs)
 	{
 		if (lfirst_int(cell) < FDW_COUNT)
@@ -415,7 +447,7 @@ void fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *in,
 	double groups = 0;
 	Node *having;
 
-	if (stage != UPPERREL_GROUP_AGG || in->reloptkind != RELOPT_BASEREL || !r || out->fdw_private)
+	if (stage != UPPERREL_GROUP_AGG || in->reloptkind != RELOPT_BASEREL || !r || r->shape.distinct || out->fdw_private)
 		return;
 	having = ((GroupPathExtraData *)extra)->havingQual;
 	g.relation = r->table;
@@ -429,4 +461,98 @@ void fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *in,
 		r->why_not = g.why;
 	}
 	table_close(relation, NoLock);
+}
+
+/* -- distinct rows ---------------------------------------------------------------------- */
+
+/* Return whether all aggregates of the statement have DISTINCT, so that repeated rows do not matter. */
+static bool only_distinct(PlannerInfo *root)
+{
+	const Query *q = root->parse;
+	List *parts = pull_var_clause((Node *)q->targetList, PVC_INCLUDE_AGGREGATES | PVC_INCLUDE_PLACEHOLDERS);
+	ListCell *cell;
+
+	parts = list_concat(parts,
+			    pull_var_clause(q->havingQual, PVC_INCLUDE_AGGREGATES | PVC_INCLUDE_PLACEHOLDERS));
+	foreach(cell, parts)
+	{
+		const Aggref *a = lfirst(cell);
+
+		if (IsA(a, Aggref) && (!a->aggdistinct || a->agglevelsup))
+			return false;
+	}
+	return true;
+}
+
+/* Return whether the result changes if an expression is evaluated fewer times. */
+static bool is_volatile(PlannerInfo *root, const struct fdw_rel *r)
+{
+	ListCell *cell;
+
+	foreach(cell, r->local)
+	{
+		if (contain_volatile_functions((Node *)lfirst_node(RestrictInfo, cell)->clause))
+			return true;
+	}
+	return contain_volatile_functions((Node *)root->parse->targetList) ||
+	       contain_volatile_functions(root->parse->havingQual);
+}
+
+/* Use the column as a part of the key. */
+static bool take_column(struct groups *g, AttrNumber column, List **vars)
+{
+	const FormData_pg_attribute *a;
+	int bytes;
+	Var *v;
+
+	if (column <= 0)
+		return refuse(g, "a whole row or a system column is used");
+	a = TupleDescAttr(g->columns, column - 1);
+	v = makeVar(g->table->relid, column, a->atttypid, a->atttypmod, a->attcollation, 0);
+	bytes = key_bytes(g, v);
+	if (bytes < 0)
+		return false;
+	*vars = lappend(*vars, v);
+	g->shape.by = lappend_int(g->shape.by, column);
+	g->shape.key_bytes += bytes + !not_null(g, column);
+	return fits_key(g);
+}
+
+/* Use all columns of the statement, and of conditions that the server evaluates, as the key. */
+static bool take_columns(struct groups *g, List **vars)
+{
+	Bitmapset *used = NULL;
+	bool all = true;
+	int i = -1;
+
+	pull_varattnos((Node *)g->table->reltarget->exprs, g->table->relid, &used);
+	pull_varattnos((Node *)extract_actual_clauses(g->rel->local, false), g->table->relid, &used);
+	while (all && (i = bms_next_member(used, i)) >= 0)
+		all = take_column(g, (AttrNumber)(i + FirstLowInvalidHeapAttributeNumber), vars);
+	return all && (g->shape.by || refuse(g, "no column is used"));
+}
+
+bool fdw_distinct(PlannerInfo *root, RelOptInfo *rel, struct fdw_rel *r)
+{
+	struct groups g = {.root = root, .table = rel, .rel = r, .relation = r->table, .shape = {.where = r->shape.where}};
+	const Query *q = root->parse;
+	Relation relation;
+	List *vars = NIL;
+	double groups;
+
+	if (!fdw_pushdown || !q->hasAggs || q->hasWindowFuncs || rel->reloptkind != RELOPT_BASEREL ||
+	    bms_membership(root->all_baserels) != BMS_SINGLETON || !only_distinct(root) || is_volatile(root, r))
+		return false;
+	relation = table_open(r->table, NoLock);
+	g.columns = RelationGetDescr(relation);
+	if (take_columns(&g, &vars) && fits(&g, groups = estimate_num_groups(root, vars, rel->rows, NULL, NULL))) {
+		g.shape.kind = FDW_TABLE;
+		g.shape.distinct = true;
+		g.shape.outputs = g.shape.by;
+		r->shape = g.shape;
+		rel->rows = clamp_row_est(groups);
+	}
+	table_close(relation, NoLock);
+	r->why_all = g.why;
+	return r->shape.distinct;
 }

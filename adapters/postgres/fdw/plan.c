@@ -50,7 +50,9 @@ List *fdw_shape_list(const struct fdw_shape *s, const char *why_not)
 	l = lappend(l, makeString(pstrdup(why_not ? why_not : "")));
 	l = lappend(l, makeString(pstrdup(s->values ? s->values : "")));
 	l = lappend(l, s->aggregated);
-	return number(l, s->one_more);
+	l = number(l, s->one_more);
+	l = lappend(l, s->filters);
+	return number(l, s->distinct);
 }
 
 void fdw_shape_read(List *list, struct fdw_shape *s, const char **why_not)
@@ -74,6 +76,8 @@ void fdw_shape_read(List *list, struct fdw_shape *s, const char **why_not)
 		.values = strVal(list_nth(list, 16)),
 		.aggregated = list_nth(list, 17),
 		.one_more = intVal(list_nth(list, 18)),
+		.filters = list_nth(list, 19),
+		.distinct = intVal(list_nth(list, 20)),
 	};
 	*why_not = strVal(list_nth(list, 15));
 	if (!**why_not)
@@ -208,12 +212,14 @@ void fdw_rel_size(PlannerInfo *root, RelOptInfo *rel, Oid table)
 	count_first_rows(rel, r);
 	if (r->shape.kind == FDW_TOPN && (double)r->shape.limit < rel->rows)
 		rel->rows = (double)r->shape.limit;
+	if (fdw_distinct(root, rel, r))
+		r->why_not = NULL;
 }
 
 void fdw_paths(PlannerInfo *root, RelOptInfo *rel, Oid table pg_attribute_unused())
 {
 	const struct fdw_rel *r = rel->fdw_private;
-	bool first = r->shape.kind == FDW_TOPN;
+	bool first = r->shape.kind != FDW_SCAN; /* whether all rows have been read before the first row comes */
 	double come = first || !r->local ? rel->rows : rel->tuples;
 	Cost startup = STARTUP + rel->baserestrictcost.startup + (first ? ROW_AT_WORKER * rel->tuples : 0);
 	Cost total = startup + (first ? 0 : ROW_AT_WORKER * rel->tuples) +
@@ -268,7 +274,8 @@ ForeignScan *fdw_plan(PlannerInfo *root, RelOptInfo *rel, Oid table, ForeignPath
 	}
 	clauses = extract_actual_clauses(list_difference_ptr(clauses, r->pushed), false);
 	shape = r->shape;
-	shape.outputs = columns_used(rel, table, clauses);
+	if (!shape.distinct)
+		shape.outputs = columns_used(rel, table, clauses);
 	fdw_find_join(root, r, &shape);
 	return make_foreignscan(targets, clauses, rel->relid, NIL, fdw_shape_list(&shape, r->why_not), NIL, NIL, outer);
 }

@@ -75,6 +75,30 @@ static char *name_list(Oid table, List *columns)
 	return names.data;
 }
 
+/* Return the conditions in UTF-8, as workers expect, or NULL if there are no conditions. */
+static const char *conditions(const char *where)
+{
+	return *where ? pg_server_to_any(where, (int)strlen(where), PG_UTF8) : NULL;
+}
+
+/* Return the list of the aggregated columns with their conditions, in UTF-8. */
+static const char *value_list(const struct fdw_scan *s)
+{
+	StringInfoData values;
+	ListCell *column, *filter;
+
+	initStringInfo(&values);
+	forboth(column, s->shape.aggregated, filter, s->shape.filters)
+	{
+		AttrNumber is = (AttrNumber)lfirst_int(column);
+
+		appendStringInfo(&values, "%s%s", values.len ? "," : "", is ? fdw_column_of(s->table, is) : "*");
+		if (*strVal(lfirst(filter)))
+			appendStringInfo(&values, " filter (%s)", strVal(lfirst(filter)));
+	}
+	return conditions(values.data);
+}
+
 /*
  * Return the name and type of a column that workers compare. A worker whose column has another type refuses the
  * request.
@@ -95,12 +119,6 @@ static char *pair_list(const struct fdw_scan *s)
 				 typed(s->table, (AttrNumber)list_nth_int(s->shape.on, i)),
 				 typed(s->shape.joined, (AttrNumber)list_nth_int(s->shape.there, i)));
 	return pairs.data;
-}
-
-/* Return the conditions in UTF-8, as workers expect, or NULL if there are no conditions. */
-static const char *conditions(const char *where)
-{
-	return *where ? pg_server_to_any(where, (int)strlen(where), PG_UTF8) : NULL;
 }
 
 /* Return the bits of enum fpisa_aggregate for the outputs. There is at least one, because 0 means all aggregates. */
@@ -148,7 +166,7 @@ static struct fpisa_query_options options_of(struct fdw_scan *s)
 		o.spill_arg = s;
 		o.aggregates = aggregates_of(shape);
 		if (shape->aggregated)
-			o.values = name_list(s->table, shape->aggregated);
+			o.values = value_list(s);
 	} else {
 		o.columns = name_list(s->table, shape->outputs);
 	}

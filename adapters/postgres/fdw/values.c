@@ -27,6 +27,26 @@ static Oid type_at_workers(const struct fpisa_query_column *c)
 
 #define LEAST 2 /* offset of min after count; min has the value's type */
 
+/* Return the place in the answer of the first aggregate of value `k`, or of the end for the number of values. */
+static int place_of_value(const struct fdw_shape *shape, int k)
+{
+	int place = list_length(shape->by) + 1;
+
+	for (int i = 0; i < k; i++)
+		place += fdw_aggregates_of(list_nth_int(shape->aggregated, i));
+	return place;
+}
+
+/* Return the place in the answer of an output that is not a key. */
+static int place_of_output(const struct fdw_shape *shape, int output)
+{
+	int i = FDW_COUNT - output;
+
+	if (!shape->aggregated || !i)
+		return list_length(shape->by) + i;
+	return place_of_value(shape, (i - 1) / FDW_AGGREGATES) + (i - 1) % FDW_AGGREGATES;
+}
+
 /*
  * Return the expected number of columns. Groups have the keys and the count, and if there is a value also sum, min, max
  * and avg. If columns are aggregated beside the number of rows, all five are there for each of them.
@@ -36,7 +56,7 @@ static uint32 columns_wanted(const struct fdw_scan *s)
 	if (s->shape.kind != FDW_TABLE)
 		return (uint32)list_length(s->shape.outputs);
 	if (s->shape.aggregated)
-		return (uint32)(list_length(s->shape.by) + 1 + FDW_AGGREGATES * list_length(s->shape.aggregated));
+		return (uint32)place_of_value(&s->shape, list_length(s->shape.aggregated));
 	return (uint32)list_length(s->shape.by) + (s->shape.value ? FDW_AGGREGATES : 1);
 }
 
@@ -92,8 +112,9 @@ void fdw_check_types(const struct fdw_scan *s)
 		check_type(s, s->shape.value, c, i + LEAST);
 	foreach(cell, s->shape.aggregated)
 	{
-		check_type(s, (AttrNumber)lfirst_int(cell), c, i + 1 + LEAST);
-		i += FDW_AGGREGATES;
+		if (lfirst_int(cell))
+			check_type(s, (AttrNumber)lfirst_int(cell), c, i + 1 + LEAST);
+		i += (uint32)fdw_aggregates_of(lfirst_int(cell));
 	}
 	/* Otherwise the workers could order the rows differently. */
 	if (s->shape.kind == FDW_TOPN)
@@ -109,7 +130,7 @@ void fdw_prepare_columns(ForeignScanState *node, struct fdw_scan *s)
 {
 	TupleDesc d = node->ss.ss_ScanTupleSlot->tts_tupleDescriptor;
 	ListCell *cell;
-	int i = 0, keys = list_length(s->shape.by);
+	int i = 0;
 
 	s->n_attributes = d->natts;
 	s->n_columns = list_length(s->shape.outputs);
@@ -125,9 +146,9 @@ void fdw_prepare_columns(ForeignScanState *node, struct fdw_scan *s)
 		 * The columns of rows are in the requested order. The columns of groups are the keys, count, sum, min,
 		 * max and avg.
 		 */
-		if (s->shape.kind == FDW_TABLE) {
+		if (fdw_is_groups(&s->shape)) {
 			column = output >= 0 ? list_nth_int(s->shape.by, output) : 0;
-			place = output >= 0 ? output : keys - 1 - output;
+			place = output >= 0 ? output : place_of_output(&s->shape, output);
 		}
 		s->sure[i] = (AttrNumber)(column && fdw_not_null(s->table, (AttrNumber)column) ? column : 0);
 		s->place[i++] = (AttrNumber)place;
@@ -217,23 +238,28 @@ static void check_nulls(const struct fdw_scan *s, AttrNumber column, const char 
 static void check_group(const struct fdw_scan *s, const char *const *row)
 {
 	const char *const *count = row + list_length(s->shape.by), *const *aggregates = count + 1;
-	ListCell *cell;
+	ListCell *cell, *filter;
 	int k = 0;
 
 	if (s->shape.value)
 		check_sum(s, s->shape.value, FDW_SUM, count);
-	foreach(cell, s->shape.aggregated)
+	forboth(cell, s->shape.aggregated, filter, s->shape.filters)
 	{
-		check_sum(s, (AttrNumber)lfirst_int(cell), fdw_output_of(FDW_SUM, k++), aggregates);
-		check_nulls(s, (AttrNumber)lfirst_int(cell), *count, *aggregates);
-		aggregates += FDW_AGGREGATES;
+		AttrNumber column = (AttrNumber)lfirst_int(cell);
+
+		if (column)
+			check_sum(s, column, fdw_output_of(FDW_SUM, k), aggregates);
+		if (column && !*strVal(lfirst(filter)))
+			check_nulls(s, column, *count, *aggregates);
+		aggregates += fdw_aggregates_of(column);
+		k++;
 	}
 }
 
 void fdw_store_row(const struct fdw_scan *s, const char *const *row, TupleTableSlot *slot)
 {
 	TupleDesc d = slot->tts_tupleDescriptor;
-	bool groups = s->shape.kind == FDW_TABLE;
+	bool groups = fdw_is_groups(&s->shape);
 	int n = list_length(s->shape.outputs);
 	const struct fpisa_query_column *c;
 

@@ -189,6 +189,56 @@ def check_groups(t, prune):
         assert tuple(canonical(kind, v) for v in (total, least, most)) == want, (options, key, row)
 
 
+def check_filters(t, prune):
+    """Aggregate rows that meet conditions beside all rows, and count such rows."""
+    rng = t.rng
+    keys = rng.sample(list(t.columns), rng.choice((0, 1)))
+    where, sql = t.where()
+    entries, kind = [], None
+    for _ in range(rng.randrange(1, 4)):
+        column = rng.choice([*(c for c in t.numbers() if kind in (None, t.kind(c))), "*"])
+        kind = kind or (t.kind(column) if column != "*" else None)
+        terms = [t.condition() for _ in range(rng.choice((0, 1, 1, 2)))]
+        entries.append((column, ",".join(c[0] for c in terms), " AND ".join(c[1] for c in terms) or "true"))
+    groups = {} if keys else {(): []}
+    for key in t.rows(keys, sql):
+        groups.setdefault(key, [])
+    if any(key_bytes([t.columns[k] for k in keys], key) > 31 for key in groups):
+        return
+    values = ",".join(f"{column} filter ({ours})" if ours else column for column, ours, _ in entries)
+    rows = t.ask(*(("--by", ",".join(keys)) if keys else ("--total",)), "--value", values + (",*" if len(entries) == 1 else ""), *where, *prune)
+    assert len(rows) == len(groups), values
+    got = {tuple(canonical(t.kind(c), v) for c, v in zip(keys, row)): row[len(keys) + 1:] for row in rows}
+    for column, ours, theirs in entries:
+        there = {key: [] for key in groups}
+        for row in t.rows([*keys, *([column] if column != "*" else [])], f"({sql}) AND ({theirs})"):
+            there[row[:len(keys)]].append(row[len(keys):])
+        for key, row in got.items():
+            found = [v for v, in there[key] if v is not None] if column != "*" else there[key]
+            assert int(row[0]) == len(found), (values, key, column, ours)
+            if column != "*":
+                is_a = t.kind(column)
+                want = (exact(found, is_a), min(found, key=order(is_a)), max(found, key=order(is_a))) if found else (None,) * 3
+                assert tuple(canonical(is_a, v) for v in row[1:4]) == want, (values, key, column, row)
+            del row[:1 if column == "*" else 5]
+
+
+def check_distinct(t, prune):
+    rng = t.rng
+    keys = rng.sample(list(t.columns), rng.choice((0, 1, 2)))
+    value = rng.choice(list(t.columns))
+    where, sql = t.where()
+    groups = {} if keys else {(): []}
+    for row in t.rows([*keys, value], sql):
+        groups.setdefault(row[:-1], []).append(row[-1])
+    pairs = [(*key, v) for key, there in groups.items() for v in there]
+    options = (*(("--by", ",".join(keys)) if keys else ("--total",)), "--distinct", value, *where, *prune)
+    if any(key_bytes([t.columns[k] for k in (*keys, value)], pair) > 32 for pair in pairs):
+        return t.ask(*options, fails="the key needs")
+    got = {tuple(canonical(t.kind(c), v) for c, v in zip(keys, row)): row[len(keys):] for row in t.ask(*options)}
+    assert got == {key: [str(len(there)), str(len({v for v in there if v is not None}))] for key, there in groups.items()}, options
+
+
 def check_several(t, prune):
     """Aggregate columns of one class in one statement."""
     rng = t.rng
@@ -253,6 +303,6 @@ def test_statements():
             t = Table(db, rng, w, number)
             for _ in range(STATEMENTS):
                 prune = "--prune", rng.choice(("none", "workers"))
-                rng.choice((check_groups, check_groups, check_several, check_count, check_first, check_rows))(t, prune)
+                rng.choice((check_groups, check_groups, check_several, check_filters, check_filters, check_distinct, check_count, check_first, check_rows))(t, prune)
     finally:
         w.close()

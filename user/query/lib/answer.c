@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The rows of the answer, and the check that the answer is complete. master.h describes the state. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@ enum aggregate { COUNT, SUM, MIN, MAX, AVG, AGGREGATES };
 
 _Static_assert(sizeof(aggregates) / sizeof(aggregates[0]) == AGGREGATES, "each aggregate has a position");
 
-#define NAME (FPISA_COLUMN_NAME + 8) /* maximum size in bytes of the name of an aggregate */
+#define NAME_MORE sizeof("count() filter ()") /* bytes of the name of an aggregate beside its value and conditions */
 #define COLUMN_TEXT (FPISA_COLUMN_NAME + FPISA_COLUMN_TYPE_MOST + 16)
 #define CELL FPISA_DECIMAL_TEXT /* maximum size in bytes of a group's column as text */
 
@@ -103,8 +104,10 @@ static int choose_form(struct fpisa_query *q)
 	const struct fpisa_query_worker *w = &q->worker[0];
 	char first[COLUMN_TEXT], other[COLUMN_TEXT];
 
-	q->form = w->is.values ? 0 : FPISA_FORM_REAL;
+	q->form = 0;
 	for (uint32_t i = 0; i < w->is.values; i++) {
+		if (fpisa_column_is_rows(fpisa_query_value(w, i)))
+			continue;
 		q->form = fpisa_form_of_both(q->form, fpisa_column_form(fpisa_query_value(w, i)));
 		if (q->form)
 			continue;
@@ -115,6 +118,7 @@ static int choose_form(struct fpisa_query *q)
 				  "another for integers and decimals",
 				  first, other);
 	}
+	q->form = q->form ? q->form : FPISA_FORM_REAL;
 	return 0;
 }
 
@@ -155,27 +159,76 @@ static uint32_t before_aggregates(const struct fpisa_query *q)
 	return q->worker[0].is.keys + q->numbered;
 }
 
+/* Return the number of aggregates of a value. Rows are only counted. */
+static uint32_t aggregates_of(const struct fpisa_column *c)
+{
+	return fpisa_column_is_rows(c) ? 1 : AGGREGATES;
+}
+
+static uint32_t count_aggregates(const struct fpisa_query *q)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < q->worker[0].is.values; i++)
+		n += aggregates_of(fpisa_query_value(&q->worker[0], i));
+	return n;
+}
+
+/* Write the name of the aggregate of a value. Return the bytes of the name. */
+static size_t put_name(char *to, enum aggregate aggregate, const struct fpisa_value_entry *e)
+{
+	int n = sprintf(to, "%s(%.*s)", aggregates[aggregate].name, (int)e->name, e->text);
+
+	if (e->filter)
+		n += sprintf(to + n, " filter (%.*s)", (int)e->filter_len, e->filter);
+	return (size_t)n + 1;
+}
+
 /* Name and describe the aggregates of the values. */
 static int describe_aggregates(struct fpisa_query *q)
 {
 	const struct fpisa_query_worker *w = &q->worker[0];
 	struct fpisa_query_column *out = &q->out[before_aggregates(q)];
-	char *name = q->names = malloc(w->is.values * AGGREGATES * NAME + 1);
+	const char *list = q->value;
+	struct fpisa_value_entry e;
+	char *name = q->names = malloc(AGGREGATES * ((list ? strlen(list) : 0) + w->is.values * NAME_MORE) + 1);
 
 	if (!name)
 		return fpisa_fail(-ENOMEM, "no memory for columns");
-	for (uint32_t i = 0; i < w->is.values; i++) {
+	for (uint32_t i = 0; i < w->is.values && fpisa_value_next(&list, &e) > 0; i++) {
 		const struct fpisa_column *c = fpisa_query_value(w, i);
 
-		for (enum aggregate k = COUNT; k < AGGREGATES; k++, out++, name += NAME) {
+		for (enum aggregate k = COUNT; k < aggregates_of(c); k++, out++) {
 			*out = aggregates[k];
 			out->type = aggregate_type(c->type, k, out->type);
 			if (!q->numbered)
 				continue;
-			snprintf(name, NAME, "%s(%s)", aggregates[k].name, c->name);
 			out->name = name;
+			name += put_name(name, k, &e);
 		}
 	}
+	return 0;
+}
+
+/* Return the number of columns of an answer with groups. */
+static uint32_t count_columns(const struct fpisa_query *q)
+{
+	if (q->distinct)
+		return q->worker[0].is.keys + 1;
+	return before_aggregates(q) + (q->value ? count_aggregates(q) : 1);
+}
+
+/* Describe the number of distinct values, which follows the number of rows. */
+static int describe_distinct(struct fpisa_query *q)
+{
+	const struct fpisa_query_worker *w = &q->worker[0];
+
+	if (asprintf(&q->names, "count(distinct %s)", w->columns[w->is.keys - 1].name) < 0) {
+		q->names = NULL;
+		return fpisa_fail(-ENOMEM, "no memory for columns");
+	}
+	q->out[w->is.keys] = aggregates[COUNT];
+	q->out[w->is.keys].name = q->names;
 	return 0;
 }
 
@@ -190,19 +243,20 @@ int fpisa_query_describe(struct fpisa_query *q)
 	if (rc)
 		return rc;
 	choose_keys(q);
-	q->n_out = n + (!groups ? 0 : w->is.values * AGGREGATES + (q->numbered || !q->value));
+	q->n_out = groups ? count_columns(q) : n;
 	q->out = calloc(q->n_out, sizeof(*q->out));
 	q->text = calloc(q->n_out, sizeof(*q->text));
 	q->space = groups ? malloc(q->n_out * CELL) : NULL;
 	if (!q->out || !q->text || (groups && !q->space))
 		return fpisa_fail(-ENOMEM, "not enough memory for the answer's columns; " FPISA_MORE_MEMORY);
+	n -= q->distinct;
 	for (uint32_t i = 0; i < n; i++)
 		q->out[i] = (struct fpisa_query_column){w->columns[first + i].name, w->columns[first + i].type,
 							w->columns[first + i].not_null};
 	if (!groups)
 		return 0;
 	q->out[n] = aggregates[COUNT];
-	return describe_aggregates(q);
+	return q->distinct ? describe_distinct(q) : describe_aggregates(q);
 }
 
 /*
@@ -216,13 +270,17 @@ static const struct fpisa_column *source_of(const struct fpisa_query *q, uint32_
 	*aggregate = AGGREGATES;
 	if (q->kind != FPISA_QUERY_TABLE)
 		return &w->columns[w->is.keys + i];
-	if (i < w->is.keys)
+	if (i < w->is.keys - q->distinct)
 		return &w->columns[i];
-	if (!w->is.values || i < before_aggregates(q))
+	if (i < before_aggregates(q))
 		return NULL;
 	i -= before_aggregates(q);
-	*aggregate = i % AGGREGATES;
-	return fpisa_query_value(w, i / AGGREGATES);
+	for (uint32_t k = 0; k < w->is.values; i -= aggregates_of(fpisa_query_value(w, k++)))
+		if (i < aggregates_of(fpisa_query_value(w, k))) {
+			*aggregate = i;
+			return fpisa_query_value(w, k);
+		}
+	return NULL;
 }
 
 uint32_t fpisa_query_precision(const struct fpisa_query *q, uint32_t column, uint32_t *scale)
@@ -658,13 +716,13 @@ static void count_text(struct fpisa_query *q, const struct fpisa_query_group *g,
 	snprintf(give(q, i), CELL, "%llu", (unsigned long long)g->count);
 }
 
-/* Write the aggregates of value `k` of the group. Return 0, or -EILSEQ with the message set. */
-static int aggregate_texts(struct fpisa_query *q, const struct fpisa_query_group *g, uint32_t k)
+/* Write the aggregates of a value of the group, starting with output `i`. Return 0, or -EILSEQ with the message set. */
+static int aggregate_texts(struct fpisa_query *q, const struct fpisa_query_group *g, const struct fpisa_column *c,
+			   uint32_t i)
 {
-	const struct fpisa_column *c = fpisa_query_value(&q->worker[0], k);
-	uint32_t i = before_aggregates(q) + k * AGGREGATES;
-
 	count_text(q, g, i);
+	if (fpisa_column_is_rows(c))
+		return 0;
 	for (enum aggregate a = SUM; a < AGGREGATES; a++)
 		q->text[i + a] = NULL;
 	if (!g->count || !fpisa_group_has_values(&q->groups.config, g))
@@ -681,10 +739,14 @@ static int aggregate_texts(struct fpisa_query *q, const struct fpisa_query_group
 /* Write the group of a table without rows. */
 static int empty_total(struct fpisa_query *q)
 {
+	uint32_t i = before_aggregates(q);
+
 	memset(q->text, 0, q->n_out * sizeof(*q->text));
 	strcpy(give(q, 0), "0");
-	for (uint32_t k = 0; k < q->worker[0].is.values; k++)
-		strcpy(give(q, before_aggregates(q) + k * AGGREGATES), "0");
+	if (q->distinct)
+		strcpy(give(q, 1), "0");
+	for (uint32_t k = 0; k < q->worker[0].is.values; i += aggregates_of(fpisa_query_value(&q->worker[0], k++)))
+		strcpy(give(q, i), "0");
 	return 1;
 }
 
@@ -700,12 +762,13 @@ static int next_group(struct fpisa_query *q, const struct fpisa_query_group **g)
 	return rc == -EEXIST ? fpisa_query_key_twice(q) : rc;
 }
 
-static int key_texts(struct fpisa_query *q, const struct fpisa_query_group *g)
+/* Write the columns of the key. Set *bytes to the bytes of these columns, without a column of distinct values. */
+static int key_texts(struct fpisa_query *q, const struct fpisa_query_group *g, size_t *bytes)
 {
 	const struct fpisa_query_worker *w = &q->worker[0];
 	size_t at = 0, most = q->groups.config.key_bytes - q->numbered;
 
-	for (uint32_t i = 0; i < w->is.keys; i++) {
+	for (uint32_t i = 0; i < w->is.keys - q->distinct; i++) {
 		int null = 0,
 		    end = fpisa_key_take((const uint8_t *)g->key, at, most, &w->columns[i], cell(q, i), CELL, &null);
 
@@ -714,6 +777,7 @@ static int key_texts(struct fpisa_query *q, const struct fpisa_query_group *g)
 		at = (size_t)end;
 		q->text[i] = null ? NULL : cell(q, i);
 	}
+	*bytes = at;
 	return 0;
 }
 
@@ -724,6 +788,7 @@ static int key_texts(struct fpisa_query *q, const struct fpisa_query_group *g)
 static int next_values(struct fpisa_query *q, const struct fpisa_query_group *g)
 {
 	const uint32_t last = q->groups.config.key_bytes - 1;
+	uint32_t i = before_aggregates(q);
 	uint8_t key[sizeof(g->key)];
 	int rc = 1;
 
@@ -732,33 +797,66 @@ static int next_values(struct fpisa_query *q, const struct fpisa_query_group *g)
 		return bad_key();
 	count_text(q, g, q->worker[0].is.keys);
 	for (uint32_t k = 0; rc > 0 && k < q->worker[0].is.values; k++) {
+		const struct fpisa_column *c = fpisa_query_value(&q->worker[0], k);
+
 		key[last] = (uint8_t)(k + 1);
 		rc = next_group(q, &g);
 		if (rc >= 0 && (!rc || memcmp(key, g->key, last + 1)))
 			return bad_key();
 		if (rc > 0)
-			rc = aggregate_texts(q, g, k) ? -EILSEQ : 1;
+			rc = aggregate_texts(q, g, c, i) ? -EILSEQ : 1;
+		i += aggregates_of(c);
 	}
 	return rc;
 }
 
+/*
+ * Count the rows and the distinct values of the key whose first group is `g`. The groups have the key and a value, and
+ * the groups of a key follow each other. The first `bytes` bytes of a group's key are the key. Keep the first group of
+ * the next key in q->ahead.
+ */
+static int next_distinct(struct fpisa_query *q, const struct fpisa_query_group *g, size_t bytes)
+{
+	const struct fpisa_query_worker *w = &q->worker[0];
+	const int may_be_null = !w->columns[w->is.keys - 1].not_null;
+	uint8_t key[sizeof(g->key)];
+	uint64_t rows = 0, values = 0;
+	int rc;
+
+	memcpy(key, g->key, sizeof(key));
+	do {
+		rows += g->count;
+		values += !may_be_null || !((const uint8_t *)g->key)[bytes];
+		rc = next_group(q, &g);
+	} while (rc > 0 && !memcmp(key, g->key, bytes));
+	q->is_ahead = rc > 0;
+	if (rc > 0)
+		q->ahead = *g;
+	snprintf(give(q, w->is.keys - 1), CELL, "%llu", (unsigned long long)rows);
+	snprintf(give(q, w->is.keys), CELL, "%llu", (unsigned long long)values);
+	return rc < 0 ? rc : 1;
+}
+
 static int next_of_groups(struct fpisa_query *q)
 {
-	const struct fpisa_query_group *g;
-	int rc = next_group(q, &g);
+	const struct fpisa_query_group *g = &q->ahead;
+	size_t bytes;
+	int rc = q->is_ahead ? 1 : next_group(q, &g);
 
-	if (!rc && !q->by && !q->next++)
+	if (!rc && q->options.total && !q->next++)
 		return empty_total(q);
 	if (rc <= 0)
 		return rc;
 	q->next++;
-	rc = key_texts(q, g);
+	rc = key_texts(q, g, &bytes);
 	if (rc)
 		return rc;
+	if (q->distinct)
+		return next_distinct(q, g, bytes);
 	if (q->numbered)
 		return next_values(q, g);
 	if (q->value)
-		rc = aggregate_texts(q, g, 0);
+		rc = aggregate_texts(q, g, fpisa_query_value(&q->worker[0], 0), before_aggregates(q));
 	else
 		count_text(q, g, q->worker[0].is.keys);
 	return rc ? rc : 1;

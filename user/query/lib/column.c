@@ -419,6 +419,50 @@ int fpisa_column_fits(const struct fpisa_column *c, uint32_t form)
 	return is && fpisa_form_of_both(is, form) == form;
 }
 
+/* -- lists of values ------------------------------------------------------------ */
+
+#define FILTER " filter ("
+
+const struct fpisa_column fpisa_column_rows = {.name = "*", .type = FPISA_COLUMN_INT64, .not_null = 1};
+
+/* Return the bytes up to the comma that ends the entry, or up to the end. Set *open if something is not closed. */
+static size_t entry_length(const char *text, int *open)
+{
+	int depth = 0, quoted = 0;
+	size_t n = 0;
+
+	for (; text[n] && (text[n] != ',' || depth || quoted); n++) {
+		quoted ^= depth && text[n] == '\'';
+		depth += !quoted && text[n] == '(';
+		depth -= !quoted && text[n] == ')';
+	}
+	*open = depth || quoted;
+	return n;
+}
+
+int fpisa_value_next(const char **list, struct fpisa_value_entry *e)
+{
+	const char *text = *list + strspn(*list, " "), *filter;
+	size_t n;
+	int open;
+
+	if (!*text)
+		return 0;
+	n = entry_length(text, &open);
+	*list = text + n + (text[n] == ',');
+	open |= text[n] && !**list;
+	filter = memmem(text, n, FILTER, strlen(FILTER));
+	*e = (struct fpisa_value_entry){.text = text, .len = filter ? (size_t)(filter - text) : n};
+	e->name = strcspn(text, " ,");
+	if (!filter)
+		return open ? -EINVAL : 1;
+	e->filter = filter + strlen(FILTER);
+	if (open || text[n - 1] != ')')
+		return -EINVAL;
+	e->filter_len = (size_t)(text + n - 1 - e->filter);
+	return 1;
+}
+
 /* -- keys -------------------------------------------------------------------- */
 
 /* Return the number of bytes of every value of the column, or 0 for text, whose values have different lengths. */

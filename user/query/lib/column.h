@@ -102,6 +102,35 @@ uint32_t fpisa_column_form(const struct fpisa_column *c);
  */
 uint32_t fpisa_form_of_both(uint32_t a, uint32_t b);
 
+/*
+ * Return whether the column is *, which stands for the rows of a table. Its aggregate is the number of rows, so it has
+ * no values and no form.
+ */
+static inline int fpisa_column_is_rows(const struct fpisa_column *c)
+{
+	return c->name[0] == '*';
+}
+
+/* The column *. */
+extern const struct fpisa_column fpisa_column_rows;
+
+/*
+ * An entry of a list of values: "COLUMN", "COLUMN TYPE" or "*", and then possibly " filter (CONDITIONS)". The entry's
+ * aggregates are of the rows that meet the conditions (condition.h).
+ */
+struct fpisa_value_entry {
+	const char *text, *filter; /* `filter` is the conditions, or NULL */
+	size_t len;		   /* bytes of the column and the type */
+	size_t name;		   /* bytes of the column */
+	size_t filter_len;
+};
+
+/*
+ * Take the next entry of the list, and move *list behind it. Return 1, 0 at the end of the list, or -EINVAL if a
+ * parenthesis or a quote is not closed, if text follows the conditions, or if a comma ends the list.
+ */
+int fpisa_value_next(const char **list, struct fpisa_value_entry *e);
+
 /* Return whether rows of a query with this form can contain values of the column. */
 int fpisa_column_fits(const struct fpisa_column *c, uint32_t form);
 

@@ -94,7 +94,7 @@ static int begin_groups(struct fpisa_query *q, uint32_t key_bytes, uint32_t form
 
 	q->groups.spill = q->options.spill;
 	q->groups.spill_arg = q->options.spill_arg;
-	q->groups.ordered = q->numbered;
+	q->groups.ordered = q->numbered || q->distinct;
 	return rc;
 }
 
@@ -118,7 +118,7 @@ static int check_form(const struct fpisa_query *q)
 	for (uint32_t i = 0; i < w->is.values; i++) {
 		const struct fpisa_column *c = fpisa_query_value(w, i);
 
-		if (fpisa_column_fits(c, q->member.form))
+		if (fpisa_column_is_rows(c) || fpisa_column_fits(c, q->member.form))
 			continue;
 		fpisa_column_type_text(c, type);
 		return fpisa_fail(

@@ -63,6 +63,7 @@ struct fpisa_query {
 	char *join, *on, *there, *join_where;
 	struct fpisa_psk psk;
 	uint8_t kind;	  /* FPISA_QUERY_SCAN or an enum fpisa_job_kind */
+	uint8_t distinct; /* the last column of `by` is the column whose distinct values are counted */
 	uint8_t numbered; /* keys end with the number of a value, and `value` is a list of columns (control.h) */
 	struct fpisa_address aggregator;
 	uint16_t aggregator_port;
@@ -100,7 +101,10 @@ struct fpisa_query {
 
 	struct fpisa_query_column *out;
 	uint32_t n_out;
-	char *names;   /* names of aggregates of several columns */
+	char *names;   /* names of aggregates of several columns, or of the number of distinct values */
+	/* whether `ahead` is the next group, which was read to find the end of a key with distinct values */
+	int is_ahead;
+	struct fpisa_query_group ahead;
 	uint64_t next; /* index of the answer's next row */
 	size_t total;
 	const char **text; /* texts of the current row */

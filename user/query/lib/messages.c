@@ -55,22 +55,29 @@ static int differ(const struct fpisa_column *column, uint32_t n)
 	return 1;
 }
 
+/* Return whether this is a column of a table, or the value * with the members of fpisa_column_rows. */
 static int is_column(struct fpisa_column *c)
 {
 	c->name[FPISA_COLUMN_NAME - 1] = 0;
+	if (!strcmp(c->name, fpisa_column_rows.name))
+		return c->type == fpisa_column_rows.type && c->not_null && !c->precision && !c->scale;
 	return fpisa_column_valid(c) && fpisa_column_name_valid(c->name) && c->not_null <= 1;
 }
 
 /* Return whether the values are the columns of the request, and have the types of numbers, dates or timestamps. */
 static int are_values(const struct fpisa_query *q, const struct fpisa_query_worker *w)
 {
+	const char *list = q->value ? q->value : "";
+	struct fpisa_value_entry e;
+
 	for (uint32_t i = 0; i < w->is.values; i++) {
 		const struct fpisa_column *c = fpisa_query_value(w, i);
 
-		if (!fpisa_column_form(c))
+		if (!fpisa_column_form(c) || fpisa_value_next(&list, &e) <= 0 || strlen(c->name) != e.name ||
+		    memcmp(c->name, e.text, e.name))
 			return 0;
 	}
-	return are_named(fpisa_query_value(w, 0), w->is.values, q->value ? q->value : "");
+	return !fpisa_value_next(&list, &e);
 }
 
 /* Return whether the column of rows is not the value, or has the type that the worker gave for the value. */

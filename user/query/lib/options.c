@@ -22,13 +22,24 @@ static int check_texts(const struct fpisa_query_options *o)
 {
 	const struct {
 		const char *name, *text;
-	} given[] = {{"value", o->value}, {"values", o->values}, {"by", o->by}, {"columns", o->columns},
+	} given[] = {{"value", o->value}, {"values", o->values}, {"by", o->by}, {"columns", o->columns}, {"distinct", o->distinct},
 		     {"where", o->where}, {"join", o->join},	 {"on", o->on}, {"join_where", o->join_where}};
 
 	for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++)
 		if (given[i].text && !*given[i].text)
 			return fpisa_fail(-EINVAL, "options.%s is empty; leave it NULL, or give a value", given[i].name);
 	return 0;
+}
+
+/* Return whether this is a list of values as fpisa_value_next() takes it. */
+static int is_list(const char *values)
+{
+	struct fpisa_value_entry e;
+	int rc;
+
+	while ((rc = fpisa_value_next(&values, &e)) > 0)
+		;
+	return !rc;
 }
 
 static int check_options(const struct fpisa_query_options *o)
@@ -45,6 +56,11 @@ static int check_options(const struct fpisa_query_options *o)
 		return bad("options.value requires options.limit, options.by or options.total");
 	if (o->values && (o->value || (!o->by && !o->total)))
 		return bad("options.values requires options.by or options.total, and options.value must be NULL");
+	if (o->distinct && (o->value || o->values || (!o->by && !o->total) || o->join || strchr(o->distinct, ',')))
+		return bad("options.distinct is one column, requires options.by or options.total, and excludes "
+			   "options.value, options.values and options.join");
+	if (o->values && !is_list(o->values))
+		return bad("options.values is not a list of columns \"a,b filter (c<3)\"; close parentheses and quotes");
 	if (o->total && (o->limit || o->by || o->columns || o->join))
 		return bad("options.total excludes options.limit, options.by, options.columns and options.join");
 	if (o->by && o->columns)
@@ -73,6 +89,18 @@ static int copy_text(char **to, const char *from)
 {
 	*to = from ? strdup(from) : NULL;
 	return from && !*to ? fpisa_fail(-ENOMEM, "not enough memory for a query; " FPISA_MORE_MEMORY) : 0;
+}
+
+/* Copy the columns of groups, and after them the column whose distinct values are counted. */
+static int copy_by(struct fpisa_query *q, const struct fpisa_query_options *o)
+{
+	q->distinct = o->distinct != NULL;
+	if (!q->distinct || !o->by)
+		return copy_text(&q->by, o->by ? o->by : o->distinct);
+	if (asprintf(&q->by, "%s,%s", o->by, o->distinct) >= 0)
+		return 0;
+	q->by = NULL;
+	return fpisa_fail(-ENOMEM, "not enough memory for a query; " FPISA_MORE_MEMORY);
 }
 
 /* Split "a=b,c=d" into the lists "a,c" and "b,d". */
@@ -168,7 +196,7 @@ int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_opt
 		rc = copy_text(&q->value, o->values ? o->values : o->value);
 	q->numbered = o->values != NULL;
 	if (!rc)
-		rc = copy_text(&q->by, o->by);
+		rc = copy_by(q, o);
 	if (!rc)
 		rc = copy_text(&q->columns, o->columns);
 	if (!rc)

@@ -23,6 +23,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/utf8.h"
 #include "parquet.h"
+#include "query/lib/column.h"
 #include "verbs.h"
 
 #define LOOK_MS 250 /* pause between two updates of the terminal */
@@ -49,6 +50,7 @@ enum {
 	OPT_HAVING,
 	OPT_PREAGGREGATE,
 	OPT_TOTAL,
+	OPT_DISTINCT,
 	OPT_TIMEOUT,
 	OPT_FAULTS,
 	OPT_FORMAT,
@@ -78,6 +80,7 @@ static const struct option options[] = {
 	{"having", required_argument, NULL, OPT_HAVING},
 	{"preaggregate", no_argument, NULL, OPT_PREAGGREGATE},
 	{"total", no_argument, NULL, OPT_TOTAL},
+	{"distinct", required_argument, NULL, OPT_DISTINCT},
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
 	{"debug-faults", required_argument, NULL, OPT_FAULTS},
 	{"format", required_argument, NULL, OPT_FORMAT},
@@ -94,7 +97,7 @@ static const struct name answer_names[] = {{CSV, "csv"}, {JSON, "json"}, {ARROW,
 
 /* The condition of --having. The answer keeps only rows whose aggregate satisfies the comparison. */
 struct having {
-	char column[80];    /* such as "sum", or "sum(x)" if there are several columns */
+	const char *column; /* such as "sum", or "sum(x)" if there are several columns */
 	char comparison[3]; /* "" keeps all rows */
 	double number;
 	const char *digits; /* the number as [+-]DIGITS[.DIGITS]; NULL if it is written in another way */
@@ -111,7 +114,7 @@ struct asked {
 
 #define AGGREGATES FPISA_AGGREGATE_NAMES(FPISA_NAME, ", ")
 
-/* Return whether the text is the name of an aggregate, or such a name and a column in parentheses. */
+/* Return whether the text is the name of an aggregate, or such a name and a text that ends with a parenthesis. */
 static bool is_aggregate(const char *text, size_t n)
 {
 	static const char *const known[] = {FPISA_AGGREGATE_NAMES(FPISA_NAMED, )};
@@ -123,21 +126,31 @@ static bool is_aggregate(const char *text, size_t n)
 	return false;
 }
 
-static int parse_having(const char *text, struct having *h)
+/* Return the bytes of the column, whose conditions in parentheses may contain comparisons. */
+static size_t column_length(const char *text)
 {
-	size_t n = strcspn(text, "<>="), k = strspn(text + n, "<>=");
+	size_t n = strcspn(text, "<>=");
+
+	for (const char *end = strrchr(text, ')'); end && text + n < end;)
+		n = (size_t)(end - text) + strcspn(end, "<>=");
+	return n;
+}
+
+static int parse_having(char *text, struct having *h)
+{
+	size_t n = column_length(text), k = strspn(text + n, "<>=");
 	char *end;
 
-	if (n < sizeof(h->column) && is_aggregate(text, n))
-		snprintf(h->column, sizeof(h->column), "%.*s", (int)n, text);
 	h->number = strtod(text + n + k, &end);
-	if (!*h->column || !k || k > 2 || end == text + n + k || *end || isnan(h->number))
+	if (!is_aggregate(text, n) || !k || k > 2 || end == text + n + k || *end || isnan(h->number))
 		return refuse(BAD_USAGE,
 			      "--having: '%s' is not one of " AGGREGATES ", then <, <=, =, >= or >, and a number", text);
 	h->digits = text + n + k + strspn(text + n + k, " \t\n\v\f\r");
 	if (h->digits[strspn(h->digits, "+-.0123456789")])
 		h->digits = NULL;
 	memcpy(h->comparison, text + n, k);
+	h->column = text;
+	text[n] = 0;
 	for (const char *const *c = (const char *const[]){"<", "<=", "=", ">=", ">", NULL}; *c; c++)
 		if (!strcmp(*c, h->comparison))
 			return 0;
@@ -181,6 +194,7 @@ static const struct {
 	{OPT_JOIN, offsetof(struct fpisa_query_options, join)},
 	{OPT_ON, offsetof(struct fpisa_query_options, on)},
 	{OPT_JOIN_WHERE, offsetof(struct fpisa_query_options, join_where)},
+	{OPT_DISTINCT, offsetof(struct fpisa_query_options, distinct)},
 };
 
 static bool take_text(struct fpisa_query_options *o, int opt, const char *arg)
@@ -256,31 +270,41 @@ static int take(struct asked *a, int opt, char *arg)
 	return err;
 }
 
+#define DISTINCT "count(distinct "
+#define FILTER " filter ("
+
+/* Return whether the text after a column is the conditions of the value. */
+static bool is_filter(const struct fpisa_value_entry *e, const char *text)
+{
+	if (!e->filter)
+		return !*text;
+	return strlen(text) == strlen(FILTER) + e->filter_len + 1 && !strncmp(text, FILTER, strlen(FILTER)) &&
+	       !strncmp(text + strlen(FILTER), e->filter, e->filter_len);
+}
+
 /* Return whether the answer has the column of --having. */
 static bool has_column(const struct fpisa_query_options *o, const char *column)
 {
-	const char *name = strchr(column, '(');
-	size_t len;
+	const char *name = strchr(column, '('), *at = o->values;
+	struct fpisa_value_entry e;
+	size_t n;
 
 	if (!name)
 		return !strcmp(column, "count") || o->value;
-	name++;
-	len = strcspn(name, ")");
-	for (const char *at = o->values; at && *at; at += strspn(at, ",")) {
-		/* A type may follow the column's name. */
-		size_t n = strcspn(at, ", ");
-
-		if (n == len && !strncmp(at, name, n))
+	n = strcspn(++name, ")");
+	if (o->distinct && !strncmp(column, DISTINCT, strlen(DISTINCT)))
+		return n == strlen(DISTINCT) - strlen("count(") + strlen(o->distinct) && !name[n + 1] &&
+		       !strncmp(column + strlen(DISTINCT), o->distinct, strlen(o->distinct));
+	while (at && fpisa_value_next(&at, &e) > 0)
+		if (e.name == n && !strncmp(e.text, name, n) && is_filter(&e, name + n + 1))
 			return true;
-		at += strcspn(at, ",");
-	}
 	return false;
 }
 
-/* A list of --value is for aggregates. */
+/* A list of --value, or a value with conditions, is for aggregates. */
 static void take_list(struct fpisa_query_options *o)
 {
-	if (o->value && !o->limit && strchr(o->value, ',')) {
+	if (o->value && !o->limit && strpbrk(o->value, ",(*")) {
 		o->values = o->value;
 		o->value = NULL;
 	}
@@ -292,6 +316,9 @@ static int check(const struct asked *a)
 
 	if (!o->workers)
 		return refuse(BAD_USAGE, "query run: --workers is missing; list the workers' addresses");
+	if (o->distinct && ((!o->by && !o->total) || o->value || o->values || o->join || strchr(o->distinct, ',')))
+		return refuse(BAD_USAGE, "query run: --distinct, a column, requires --by or --total, and excludes --value "
+					 "and --join");
 	if (!o->limit && !o->by && !o->total && (o->value || o->values))
 		return refuse(BAD_USAGE,
 			      "query run: --value requires --limit, for the first rows by it, --by, for sums by "
@@ -307,7 +334,7 @@ static int check(const struct asked *a)
 		return refuse(BAD_USAGE, "query run: --by names the columns of the answer; leave --columns out");
 	if (!o->by && !o->total && (*a->having.comparison || o->preaggregate))
 		return refuse(BAD_USAGE, "query run: --having and --preaggregate require --by or --total");
-	if (*a->having.comparison && !has_column(o, a->having.column))
+	if (a->having.column && !has_column(o, a->having.column))
 		return refuse(BAD_USAGE, "query run: --having %s requires --value%s", a->having.column,
 			      o->values ? "; with several columns, name one: sum(COLUMN)" : "");
 	if (!o->join != !o->on || (o->join_where && !o->join))
@@ -500,17 +527,31 @@ static int print_json_row(const struct fpisa_query_column *c, const char *const 
 	return err;
 }
 
+/* Print the name as a JSON string. The conditions in a name may contain any text. */
+static void print_json_name(const char *name)
+{
+	struct json_object *o = json_object_new_string(name);
+
+	printf("%s", json_object_to_json_string_ext(o, JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(o);
+}
+
 /* Print the head. The JSON object remains open for further members. */
 static void print_head(const struct fpisa_query_column *c, uint32_t n, bool json)
 {
 	if (!json) {
-		for (uint32_t i = 0; i < n; i++)
-			printf("%s%c", c[i].name, i + 1 < n ? ',' : '\n');
+		for (uint32_t i = 0; i < n; i++) {
+			print_field(c[i].name);
+			putchar(i + 1 < n ? ',' : '\n');
+		}
 		return;
 	}
 	printf("{\n  \"columns\": [");
-	for (uint32_t i = 0; i < n; i++)
-		printf("%s{\"name\": \"%s\", \"type\": \"%s\"}", i ? ", " : "", c[i].name, type_name(c[i].type));
+	for (uint32_t i = 0; i < n; i++) {
+		printf("%s{\"name\": ", i ? ", " : "");
+		print_json_name(c[i].name);
+		printf(", \"type\": \"%s\"}", type_name(c[i].type));
+	}
 	printf("],\n  \"rows\": [");
 }
 

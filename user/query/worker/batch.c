@@ -270,6 +270,13 @@ void batch_number(struct batch *b, uint32_t at, int number)
 	b->next = 0;
 }
 
+void batch_count(struct batch *b, int i)
+{
+	note_nulls(b, b->rows.children[i]);
+	for (int k = 0; k < b->n; k++)
+		b->row[k].count |= FPISA_ROW_NO_SUM | FPISA_ROW_NO_ORDER;
+}
+
 static void set_value(struct fpisa_row *r, const char *values, int64_t at, const struct fpisa_column *c)
 {
 	int64_t number = 0;

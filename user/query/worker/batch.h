@@ -59,6 +59,9 @@ void batch_number(struct batch *b, uint32_t at, int number);
 /* Set the values of the slice, in this form, an enum fpisa_value_form. Return 0, or -EINVAL with the message set. */
 int batch_value(struct batch *b, int i, const struct fpisa_column *c, uint32_t form, const char *name);
 
+/* Let the rows of the slice only count. Rows whose column `i` is NULL do not count. */
+void batch_count(struct batch *b, int i);
+
 /* Return the text in row `at` of column `i`, which has *len bytes, or NULL for a NULL. */
 const char *batch_text(const struct batch *b, int i, int64_t at, size_t *len);
 

@@ -11,19 +11,23 @@
 
 /* -- the statement ------------------------------------------------------------------ */
 
-/* Run the statement that reads these columns. */
-static int begin(struct columnar *b, const int *column, const struct where *where, const uint64_t *places,
-		 size_t n_places)
+/* Run the statement that reads the wanted columns. */
+static int begin(struct columnar *b, struct parquet_wanted want)
 {
 	static const struct fpisa_column text = {.type = FPISA_COLUMN_TEXT};
-	const struct parquet_wanted want = {b->place, b->as_text, column, b->n, where, places, n_places};
 	struct partition *t = b->table;
-	char *sql = parquet_statement(&t->parquet, &t->schema, &want, t->file);
+	char *sql;
 
+	want.place = b->place;
+	want.as_text = b->as_text;
+	want.n = b->n;
+	sql = parquet_statement(&t->parquet, &t->schema, &want, t->file);
 	if (!sql)
 		return -EINVAL;
 	for (int i = 0; i < b->n; i++)
-		b->type[i] = b->as_text ? &text : &t->schema.column[column[i]];
+		b->type[i] = b->as_text			      ? &text :
+			     want.column[i] == PARQUET_ONE ? &fpisa_column_rows :
+							     &t->schema.column[want.column[i]];
 	return scan_begin(&b->scan, &t->parquet.engine, sql, t->file, (struct scan_columns){b->type, b->n, b->place});
 }
 
@@ -39,6 +43,7 @@ int columnar_begin(struct columnar *b, struct partition *table, const struct col
 		   struct columnar_rows rows)
 {
 	int column[2 * FPISA_COLUMNS_MOST];
+	const struct where *filter[2 * FPISA_COLUMNS_MOST] = {NULL};
 
 	end(b);
 	b->table = table;
@@ -51,11 +56,13 @@ int columnar_begin(struct columnar *b, struct partition *table, const struct col
 	b->form = rows.form;
 	b->values_left = 0;
 	memcpy(column, b->key, (size_t)b->n * sizeof(*column));
-	for (int i = 0; !b->join && i < c->n_values; i++)
-		column[b->n++] = c->value[i];
+	for (int i = 0; !b->join && i < c->n_values; i++) {
+		filter[b->n] = c->filter[i];
+		column[b->n++] = c->value[i] == COLUMNS_ROWS ? PARQUET_ONE : c->value[i];
+	}
 	/* A statement has at least one column. */
 	b->place = rows.kind != FPISA_QUERY_TABLE || !b->n;
-	return begin(b, column, where, NULL, 0);
+	return begin(b, (struct parquet_wanted){.column = column, .filter = filter, .where = where});
 }
 
 static int begin_records(struct columnar *b, struct partition *table, const struct columns *c,
@@ -67,7 +74,7 @@ static int begin_records(struct columnar *b, struct partition *table, const stru
 	b->place = false;
 	b->as_text = true;
 	b->n = c->n_columns;
-	return begin(b, c->column, where, places, n);
+	return begin(b, (struct parquet_wanted){.column = c->column, .where = where, .places = places, .n_places = n});
 }
 
 int columnar_begin_records(struct columnar *b, struct partition *table, const struct columns *c,
@@ -118,8 +125,15 @@ static int no_room(const struct columnar *b, int row)
 static int fill_value(struct columnar *b)
 {
 	int i = b->n - b->values_left--;
+	struct fpisa_column is = *b->type[i];
 
-	return batch_value(&b->batch, b->place + i, b->type[i], b->form, b->table->file);
+	if (fpisa_column_is_rows(&is)) {
+		batch_count(&b->batch, b->place + i);
+		return 0;
+	}
+	/* The statement gives NULL for rows that do not meet the value's conditions. */
+	is.not_null &= !b->columns->filter[i - b->n_keys];
+	return batch_value(&b->batch, b->place + i, &is, b->form, b->table->file);
 }
 
 /* Fill the next slice of the batch. Return 1, 0 at the end of the batch, or -errno. */

@@ -28,24 +28,65 @@ static int find_columns(const struct columns *c, const char *list, int *out, int
 	return 0;
 }
 
+/* Parse the conditions of value `i`. A value of a column that is never NULL must not be NULL if they hold. */
+static int find_filter(struct columns *c, int i, const struct fpisa_value_entry *e)
+{
+	struct where *w = c->filter[i] = calloc(1, sizeof(*w));
+	char *text = strndup(e->filter, e->filter_len);
+	int err;
+
+	if (!w || !text)
+		err = fpisa_fail(-ENOMEM, "%s: not enough memory for conditions; " FPISA_MORE_MEMORY, c->table->file);
+	else
+		err = where_parse(w, &c->table->schema, text, c->table->file);
+	free(text);
+	if (!err && columns_value(c, i)->not_null && c->value[i] != COLUMNS_ROWS)
+		w->term[w->n++] = (struct where_term){.column = c->value[i], .is = WHERE_NEVER_NULL};
+	return err;
+}
+
+static int find_value(struct columns *c, int i, const struct fpisa_value_entry *e)
+{
+	const struct schema *schema = &c->table->schema;
+	const struct fpisa_column *is;
+
+	c->value[i] = *e->text == '*' && e->len == 1 ? COLUMNS_ROWS :
+						       schema_find_typed(schema, e->text, e->len, c->table->file);
+	if (c->value[i] < COLUMNS_ROWS)
+		return -EINVAL;
+	is = columns_value(c, i);
+	if (!fpisa_column_form(is))
+		return fpisa_fail(-EINVAL, "%s: column %s is %s; --value requires a number, a date or a timestamp",
+				  c->table->file, is->name, fpisa_column_type_name(is->type));
+	return e->filter ? find_filter(c, i, e) : 0;
+}
+
 static int find_values(struct columns *c, const char *list, const struct fpisa_query_open *want)
 {
-	int err = find_columns(c, list, c->value, &c->n_values);
+	const char *at = list;
+	struct fpisa_value_entry e;
+	int rc, err = 0;
 
-	if (err)
-		return err;
 	c->numbered = want->numbered;
-	if (c->n_values > 1 && !c->numbered)
-		return fpisa_fail(-EINVAL, "'%.100s' is not a column", list);
-	for (int i = 0; i < c->n_values; i++) {
-		const struct fpisa_column *is = columns_value(c, i);
-
-		if (!fpisa_column_form(is))
-			return fpisa_fail(-EINVAL,
-					  "%s: column %s is %s; --value requires a number, a date or a timestamp",
-					  c->table->file, is->name, fpisa_column_type_name(is->type));
+	while (!err && (rc = fpisa_value_next(&at, &e))) {
+		if (rc < 0 || (!c->numbered && (c->n_values || e.filter || *e.text == '*')))
+			return fpisa_fail(-EINVAL, "'%.100s' is not a column", list);
+		if (c->n_values == FPISA_COLUMNS_MOST)
+			return fpisa_fail(-EINVAL, "'%.100s' names more than %d columns; name fewer columns", list,
+					  FPISA_COLUMNS_MOST);
+		err = find_value(c, c->n_values++, &e);
 	}
-	return 0;
+	return err;
+}
+
+void columns_free(struct columns *c)
+{
+	for (int i = 0; i < c->n_values; i++)
+		if (c->filter[i]) {
+			where_free(c->filter[i]);
+			free(c->filter[i]);
+			c->filter[i] = NULL;
+		}
 }
 
 static const struct fpisa_column *column_on(const struct columns *c, int i)
@@ -101,8 +142,12 @@ int columns_find(struct columns *c, const struct partition *table, const struct 
 
 void columns_mark(const struct columns *c, bool used[FPISA_COLUMNS_MOST])
 {
-	for (int i = 0; i < c->n_values; i++)
-		used[c->value[i]] = true;
+	for (int i = 0; i < c->n_values; i++) {
+		if (c->value[i] != COLUMNS_ROWS)
+			used[c->value[i]] = true;
+		for (int k = 0; c->filter[i] && k < c->filter[i]->n; k++)
+			used[c->filter[i]->term[k].column] = true;
+	}
 	for (int i = 0; i < c->n_keys; i++)
 		used[c->key[i]] = true;
 	for (int i = 0; i < c->n_columns; i++)
@@ -141,7 +186,7 @@ int columns_check_form(const struct columns *c, uint32_t form)
 	for (int i = 0; i < c->n_values; i++) {
 		const struct fpisa_column *is = columns_value(c, i);
 
-		if (fpisa_column_fits(is, form))
+		if (fpisa_column_is_rows(is) || fpisa_column_fits(is, form))
 			continue;
 		fpisa_column_type_text(is, type);
 		return fpisa_fail(-EINVAL, "%s: column %s is %s and needs --values %s, but the query has --values %s",

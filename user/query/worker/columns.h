@@ -8,19 +8,31 @@
 #include "fpisa-query.h"
 #include "fpisa/query/query.h"
 #include "query/lib/control.h"
+#include "condition.h"
 #include "partition.h"
+
+#define COLUMNS_ROWS (-1)
 
 struct columns {
 	const struct partition *table;
 	bool numbered; /* keys end with the number of a value (control.h) */
-	/* numbers in the schema of the columns of a group's key, of a record, of the join key, and of the values */
+	/*
+	 * numbers in the schema of the columns of a group's key, of a record, of the join key, and of the values; the
+	 * number of the value * is COLUMNS_ROWS
+	 */
 	int n_keys, n_columns, n_on, n_values;
 	int key[FPISA_COLUMNS_MOST], column[FPISA_COLUMNS_MOST], on[FPISA_COLUMNS_MOST], value[FPISA_COLUMNS_MOST];
+	/* the conditions of the rows whose values are aggregated; NULL means all rows of the query */
+	struct where *filter[FPISA_COLUMNS_MOST];
 };
 
-/* Find the columns of an open table for a query. Return 0, or -EINVAL with the message set. */
+/*
+ * Find the columns of an open table for a query. Return 0, or -EINVAL with the message set. Call columns_free() in both
+ * cases.
+ */
 int columns_find(struct columns *c, const struct partition *table, const struct fpisa_query_open *want,
 		 const char *const strings[FPISA_QUERY_STRINGS]);
+void columns_free(struct columns *c); /* *c may be all 0 */
 
 /* Mark the columns whose values are used. */
 void columns_mark(const struct columns *c, bool used[FPISA_COLUMNS_MOST]);
@@ -40,7 +52,7 @@ int columns_check_filter(const struct columns *c, int kind, uint32_t filter_byte
 /* Return the column of value `i`. */
 static inline const struct fpisa_column *columns_value(const struct columns *c, int i)
 {
-	return &c->table->schema.column[c->value[i]];
+	return c->value[i] == COLUMNS_ROWS ? &fpisa_column_rows : &c->table->schema.column[c->value[i]];
 }
 
 /* Return whether rows need a count, because a value may be NULL or a row has no value. */

@@ -40,7 +40,7 @@ struct where_term {
 
 struct where {
 	int n;
-	struct where_term term[WHERE_TERMS];
+	struct where_term term[WHERE_TERMS + 1]; /* with room for a condition that the caller adds */
 	char *texts;
 };
 

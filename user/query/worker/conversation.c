@@ -98,7 +98,8 @@ static int say_ready(struct session *s)
 	memcpy(content, &ready, sizeof(ready));
 	to = put_columns(to, src, of->key, of->n_keys);
 	to = put_columns(to, src, of->column, of->n_columns);
-	to = put_columns(to, src, of->value, of->n_values);
+	for (int i = 0; i < of->n_values; i++)
+		to = mempcpy(to, columns_value(of, i), sizeof(struct fpisa_column));
 	s->state = OPENED;
 	return fpisa_control_send(&s->control, FPISA_CONTROL_READY, content, (size_t)(to - content));
 }

@@ -558,6 +558,24 @@ static void put_terms(FILE *f, const struct parquet *q, const struct schema *sch
 	fputs(" END ELSE false END", f);
 }
 
+/* Write column `i` of the statement. */
+static void put_wanted(FILE *f, const struct parquet *q, const struct schema *schema, const struct parquet_wanted *want,
+		       int i)
+{
+	const struct where *filter = want->filter ? want->filter[i] : NULL;
+
+	if (filter) {
+		fputs("CASE WHEN ", f);
+		put_terms(f, q, schema, filter, 0);
+		fputs(" THEN ", f);
+	}
+	if (want->column[i] == PARQUET_ONE)
+		fputs("CAST(1 AS BIGINT)", f);
+	else
+		(want->as_text ? put_as_text : put_column)(f, q, schema, want->column[i]);
+	fputs(filter ? " END" : "", f);
+}
+
 /*
  * Write the table of the chosen files: the number in the list, the number in the table, and the columns of directories.
  * A column of the files may have any name that a schema can have, so the names of numbers have a blank.
@@ -649,7 +667,7 @@ static char *write_statement(const struct parquet *q, const struct schema *schem
 		fputs(want->place ? "SELECT " PLACE : "SELECT ", f);
 		for (int i = 0; i < want->n; i++) {
 			fputs(i || want->place ? ", " : "", f);
-			(want->as_text ? put_as_text : put_column)(f, q, schema, want->column[i]);
+			put_wanted(f, q, schema, want, i);
 		}
 		put_from(f, q, schema, want, chosen, n);
 		if (want->where && want->where->n) {

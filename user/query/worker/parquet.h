@@ -44,12 +44,16 @@ void parquet_close(struct parquet *q); /* *q may be all 0 */
  */
 int parquet_check(const struct parquet *q, const struct schema *schema, int column, const char *name);
 
+#define PARQUET_ONE (-1)
+
 /* The contents of a statement that reads rows. */
 struct parquet_wanted {
 	bool place;   /* the first column is the row's place, a BIGINT that identifies the row in `places` */
 	bool as_text; /* values have the format of texts in files; else they have the types of the schema */
-	const int *column;
+	const int *column; /* numbers in the schema; PARQUET_ONE is the number 1, a BIGINT */
 	int n;
+	/* for each column, conditions of the rows whose value is not replaced by NULL, or NULL; NULL means no conditions */
+	const struct where *const *filter;
 	const struct where *where; /* conditions on the rows; NULL means all rows */
 	const uint64_t *places;	   /* read only the rows at these places, in this order; NULL means all rows */
 	size_t n_places;

@@ -63,6 +63,7 @@ void source_close(struct source *s)
 		partition_close(&s->table);
 	reduction_end(&s->reduction);
 	where_free(&s->where);
+	columns_free(&s->columns);
 	free(s->null_rows);
 	s->null_rows = NULL;
 }
@@ -213,7 +214,7 @@ static int next_of_columns(struct source *s, struct fpisa_row *r)
 	return rc;
 }
 
-/* Set value `i` of the row at the place. Return 0 or -errno. */
+/* Set value `i` of the row at the place, whose conditions hold. Return 0 or -errno. */
 static int set_value(struct source *s, int i, uint64_t place, struct fpisa_row *r)
 {
 	const struct fpisa_column *c = columns_value(&s->columns, i);
@@ -249,10 +250,15 @@ static int begin_group(struct source *s, struct fpisa_row *r)
 static int next_value(struct source *s, struct fpisa_row *r)
 {
 	int i = s->columns.n_values - s->values_left--;
+	const struct where *filter = s->columns.filter[i];
+	int holds = filter ? where_holds(filter, &s->table.text, s->field) : 1;
 
 	*r = s->row;
 	((uint8_t *)r->key)[s->key_bytes - 1] = (uint8_t)(i + 1);
-	return set_value(s, i, 0, r) ?: 1;
+	if (holds > 0 && s->columns.value[i] != COLUMNS_ROWS)
+		return set_value(s, i, 0, r) ?: 1;
+	r->count = holds ? r->count | WITHOUT_VALUE : WITHOUT_VALUE;
+	return holds < 0 ? holds : 1;
 }
 
 /* Take the next of these rows to send. The result is the same as for next_row(). */
