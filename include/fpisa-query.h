@@ -143,9 +143,9 @@ struct fpisa_query_options {
 	/*
 	 * columns to aggregate in one pass over the rows, "a,b", in place of `value`. The columns of the answer after
 	 * the keys are then count, the number of rows, and count(a), sum(a), min(a), max(a), avg(a), count(b) and so
-	 * on. All columns are real or double, or none of them. At the aggregator, keys need one more byte. "a filter
-	 * (c<3,d='x')" aggregates the values of rows that meet these conditions, which are written as `where`; its
-	 * columns are "count(a) filter (c<3,d='x')" and so on. "* filter (c<3)" gives only the number of such rows
+	 * on. At the aggregator, all columns are real or double, or none of them, and keys need one more byte. "a
+	 * filter (c<3,d='x')" aggregates the values of rows that meet these conditions, which are written as `where`;
+	 * its columns are "count(a) filter (c<3,d='x')" and so on. "* filter (c<3)" gives only the number of such rows
 	 */
 	const char *values;
 	/*

@@ -132,6 +132,7 @@ class Table:
         if rng.random() < 0.5:
             among += [f"{a}({v})" for a in AGGREGATES for v, kind, _ in self.columns if kind in ("real", "double") and v != value]
             among += [f"{a}({v})" for a in ("min", "max", "count") for v, kind, _ in self.columns if kind in ("date", "timestamp", "int32", "int64")]
+            among += [f"{a}({v})" for a in ("sum", "avg", "max") for v, kind, _ in self.columns if kind.startswith(("int", "decimal"))]
         filters = [self.where() for _ in range(2)] if rng.random() < 0.5 else []
         among += [f"{a} FILTER ({f.strip()})" for f in filters if f for a in rng.sample(among, 3)]
         aggregates = rng.sample(among, rng.randint(1, 4))

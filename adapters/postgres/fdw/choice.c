@@ -162,8 +162,12 @@ void fdw_choose(const struct fdw_server *server, const struct fdw_shape *shape, 
 		c->why_not = "fpisa.pruning is workers, and a worker does not know the other workers' keys";
 	else if (c->pruning == FPISA_PRUNING_NONE)
 		c->why_not = "fpisa.pruning is none";
-	/* Without GROUP BY each worker sends a single group, so the aggregator could not save anything. */
-	if (shape->kind == FDW_TABLE && !shape->by && c->pruning == FPISA_PRUNING_NETWORK)
+	/*
+	 * Without GROUP BY each worker sends a single group, so the aggregator could not save anything. A query at the
+	 * aggregator cannot take mixed values.
+	 */
+	if (shape->kind == FDW_TABLE && (!shape->by || !strcmp(shape->values, FDW_MIXED)) &&
+	    c->pruning == FPISA_PRUNING_NETWORK)
 		c->pruning = FPISA_PRUNING_WORKERS;
 	if (shape->kind == FDW_SCAN || (shape->kind == FDW_JOIN && c->pruning != FPISA_PRUNING_NETWORK))
 		c->pruning = FPISA_PRUNING_NONE;

@@ -126,7 +126,10 @@ struct fdw_shape {
 	/* columns whose aggregates a query computes beside the number of rows; NIL if `value` is enough */
 	List *aggregated; /* 0 stands for the rows, which are only counted */
 	List *filters;	  /* for each of them, conditions of the rows to aggregate in the syntax of `where`, or "" */
-	/* forms of values that a query may use, the best form first, such as "int64 int128"; "" means any form */
+	/*
+	 * forms of values that a query may use, the best form first, such as "int64 int128"; "" means any form, and
+	 * FDW_MIXED that no query at the aggregator takes the values
+	 */
 	const char *values;
 	bool no_nulls;	   /* whether the answer is correct only if the value is never NULL */
 	List *by;	   /* columns of the key */
@@ -151,6 +154,9 @@ struct fdw_shape {
 	List *on_bytes;		  /* size in keys of each column of `on` */
 	const char *joined_where; /* condition on rows of the joined table, in the syntax of `where` */
 };
+
+/* Values of which some are real or double precision and others are not. */
+#define FDW_MIXED "mixed"
 
 enum fdw_output { FDW_COUNT = -1, FDW_SUM = -2, FDW_MIN = -3, FDW_MAX = -4, FDW_AVG = -5 };
 

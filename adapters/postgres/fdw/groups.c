@@ -203,13 +203,13 @@ const char *fdw_forms_of(const Var *v)
 	return NULL;
 }
 
-/* Return the forms of values that can add values of both forms, or NULL if there are none. */
+/* Return the forms of values that can add values of both forms, or FDW_MIXED. */
 static const char *forms_of_both(const char *a, const char *b)
 {
 	if (!a || !strcmp(a, b))
 		return b;
-	if ((*a == 'i') != (*b == 'i'))
-		return NULL;
+	if (!strcmp(a, FDW_MIXED) || (*a == 'i') != (*b == 'i'))
+		return FDW_MIXED;
 	return *a == 'i' ? "int128" : "double";
 }
 
@@ -249,10 +249,6 @@ static bool take_value(struct groups *g, const Var *v, const char *filter, int *
 					  NameStr(TupleDescAttr(g->columns, v->varattno - 1)->attname),
 					  format_type_with_typemod(v->vartype, v->vartypmod)));
 	g->shape.values = forms_of_both(g->shape.values, values);
-	if (!g->shape.values)
-		return refuse(
-			g,
-			"some aggregates are of real or double precision, others of integers, numeric, date or timestamp");
 	return add_value(g, v->varattno, filter, output);
 }
 

@@ -195,6 +195,11 @@ def test_several_columns(asked):
     assert {r[0] for r in q.run("--by", "k", "--value", "a,b", "--having", "count(b)>30")[0]} == {k for k, g in want[1].items() if g[0] > 30}
     assert q.run("--total", "--value", "b,a", "--where", "k<0")[0] == [[0, *[0, None, None, None, None] * 2]]
     assert "columns 'a real not null' and 'k int32 not null' are not aggregated by one query" in q.fails("--total", "--value", "a,k")
+    keys = [k for k, _, _ in rows]
+    for way in "none", "workers":
+        (row,), _ = q.run("--total", "--value", "a,k,b", *PRUNING[way])
+        check(row[:6] + row[11:], (whole[0][()], whole[1][()]), way)
+        assert row[6:10] == [len(keys), sum(keys), min(keys), max(keys)]
     status, _, err = q.master.try_run(*q.argv("--total", "--value", "a,b", "--having", "sum>1"))
     assert status == 2 and "--having sum requires --value; with several columns, name one" in err
     q.remove()

@@ -350,7 +350,7 @@ static void reduced(struct fpisa_groups *to)
 	struct reduction r;
 	struct fpisa_row one;
 
-	assert_int_equal(reduction_begin(&r, &open, true, 8, form), 0);
+	assert_int_equal(reduction_begin(&r, &open, true, 8, form, 0), 0);
 	for (int f = 0; f < FRAMES; f++)
 		for (int i = 0; i < ROWS; i++)
 			assert_int_equal(reduction_add(&r, &row[f][i]), 0);

@@ -98,7 +98,19 @@ static int check_columns(const struct fpisa_query *q)
 				  q->worker[0].name, list);
 }
 
-/* Choose the form of values, the shortest that all of them have. */
+uint64_t fpisa_query_doubles(const struct fpisa_query *q, uint32_t form)
+{
+	uint64_t doubles = 0;
+
+	for (uint32_t i = 0; q->numbered && fpisa_form_is_integer(form) && i < q->worker[0].is.values; i++)
+		doubles |= (uint64_t)fpisa_column_is_float(fpisa_query_value(&q->worker[0], i)) << i;
+	return doubles;
+}
+
+/*
+ * Choose the form of values, the shortest that all of them have. Rows that do not pass an aggregator may have doubles
+ * beside integers, in the bytes of the longest form.
+ */
 static int choose_form(struct fpisa_query *q)
 {
 	const struct fpisa_query_worker *w = &q->worker[0];
@@ -109,13 +121,15 @@ static int choose_form(struct fpisa_query *q)
 		if (fpisa_column_is_rows(fpisa_query_value(w, i)))
 			continue;
 		q->form = fpisa_form_of_both(q->form, fpisa_column_form(fpisa_query_value(w, i)));
+		if (!q->form && q->numbered && fpisa_query_is_direct(q))
+			q->form = FPISA_FORM_INT128;
 		if (q->form)
 			continue;
 		describe_column(fpisa_query_value(w, 0), first);
 		describe_column(fpisa_query_value(w, i), other);
 		return fpisa_fail(-EINVAL,
-				  "columns %s and %s are not aggregated by one query; use one for reals and doubles, and "
-				  "another for integers and decimals",
+				  "columns %s and %s are not aggregated by one query at an aggregator; use --prune workers, "
+				  "or one query for reals and doubles, and another for integers and decimals",
 				  first, other);
 	}
 	q->form = q->form ? q->form : FPISA_FORM_REAL;
@@ -627,10 +641,9 @@ static void value_text(const struct fpisa_column *c, uint64_t bits, char *to)
 }
 
 /* Write the value of a place in the order of the group's form. */
-static void ordered_text(const struct fpisa_query *q, const struct fpisa_column *c, uint32_t narrow, uint64_t wide,
-			 char *to)
+static void ordered_text(uint32_t form, const struct fpisa_column *c, uint32_t narrow, uint64_t wide, char *to)
 {
-	if (q->groups.config.form != FPISA_FORM_DOUBLE)
+	if (form != FPISA_FORM_DOUBLE)
 		value_text(c, fpisa_order_value(narrow), to);
 	else if (c->type == FPISA_COLUMN_DOUBLE)
 		value_text(c, fpisa_order_value64(wide), to);
@@ -642,9 +655,10 @@ static void ordered_text(const struct fpisa_query *q, const struct fpisa_column 
 static void float_texts(struct fpisa_query *q, const struct fpisa_query_group *g, const struct fpisa_column *c,
 			uint32_t i)
 {
+	const uint32_t values = fpisa_groups_config(&q->groups, g->key)->form;
 	const struct fpisa_format wide = fpisa_superacc_format(FPISA_FORMAT_FP64),
 				  narrow = fpisa_superacc_format(FPISA_FORMAT_FP32),
-				  form = q->groups.config.form == FPISA_FORM_DOUBLE ? wide : narrow,
+				  form = values == FPISA_FORM_DOUBLE ? wide : narrow,
 				  as = c->type == FPISA_COLUMN_DOUBLE ? wide : narrow;
 	union fpisa_superacc_full sum;
 	uint32_t flags = 0;
@@ -656,9 +670,9 @@ static void float_texts(struct fpisa_query *q, const struct fpisa_query_group *g
 		value_text(c, fpisa_superacc_read(&sum.acc, form, as, 0, &flags), give(q, i + SUM));
 	overflow = !!(flags & FPISA_OVERFLOW);
 	if (wanted(q, FPISA_AGGREGATE_MIN, overflow))
-		ordered_text(q, c, g->min, g->least, give(q, i + MIN));
+		ordered_text(values, c, g->min, g->least, give(q, i + MIN));
 	if (wanted(q, FPISA_AGGREGATE_MAX, overflow))
-		ordered_text(q, c, g->max, g->most, give(q, i + MAX));
+		ordered_text(values, c, g->max, g->most, give(q, i + MAX));
 	if (wanted(q, FPISA_AGGREGATE_AVG, 0))
 		fpisa_double_text(fpisa_superacc_read(&sum.acc, form, wide, 1, &flags), give(q, i + AVG));
 }
@@ -720,16 +734,18 @@ static void count_text(struct fpisa_query *q, const struct fpisa_query_group *g,
 static int aggregate_texts(struct fpisa_query *q, const struct fpisa_query_group *g, const struct fpisa_column *c,
 			   uint32_t i)
 {
+	const struct fpisa_query_config *config = fpisa_groups_config(&q->groups, g->key);
+
 	count_text(q, g, i);
 	if (fpisa_column_is_rows(c))
 		return 0;
 	for (enum aggregate a = SUM; a < AGGREGATES; a++)
 		q->text[i + a] = NULL;
-	if (!g->count || !fpisa_group_has_values(&q->groups.config, g))
+	if (!g->count || !fpisa_group_has_values(config, g))
 		return 0;
 	if (c->type == FPISA_COLUMN_DATE || c->type == FPISA_COLUMN_TIMESTAMP)
 		return day_texts(q, g, c, i);
-	if (fpisa_form_is_integer(q->groups.config.form))
+	if (fpisa_form_is_integer(config->form))
 		integer_texts(q, g, c, i);
 	else
 		float_texts(q, g, c, i);

@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <linux/types.h>
+#include "fpisa-query.h"
 
 #define FPISA_COLUMNS_MOST 64
 #define FPISA_COLUMN_NAME 64 /* including the terminating 0 */
@@ -109,6 +110,12 @@ uint32_t fpisa_form_of_both(uint32_t a, uint32_t b);
 static inline int fpisa_column_is_rows(const struct fpisa_column *c)
 {
 	return c->name[0] == '*';
+}
+
+/* Return whether the column has floating-point numbers. */
+static inline int fpisa_column_is_float(const struct fpisa_column *c)
+{
+	return c->type == FPISA_COLUMN_REAL || c->type == FPISA_COLUMN_DOUBLE;
 }
 
 /* The column *. */

@@ -95,6 +95,7 @@ static int begin_groups(struct fpisa_query *q, uint32_t key_bytes, uint32_t form
 	q->groups.spill = q->options.spill;
 	q->groups.spill_arg = q->options.spill_arg;
 	q->groups.ordered = q->numbered || q->distinct;
+	q->groups.doubles = fpisa_query_doubles(q, form);
 	return rc;
 }
 

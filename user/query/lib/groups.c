@@ -137,6 +137,7 @@ int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes, uint32_t form,
 		.config = {.key_bytes = key_bytes, .form = form, .limit = FIRST, .bucket_mask = FIRST - 1},
 		.most = most ? most : ~0ull};
 	g->state.epoch = EPOCH;
+	g->of_doubles = (struct fpisa_query_config){.key_bytes = key_bytes, .form = FPISA_FORM_DOUBLE};
 	g->buckets = calloc(FIRST, sizeof(*g->buckets));
 	g->group = malloc(FIRST * sizeof(*g->group));
 	if (!g->buckets || !g->group)
@@ -172,7 +173,7 @@ static int put_record(struct fpisa_groups *g, const struct fpisa_query_group *gr
 
 	memset((char *)record.key + g->config.key_bytes, 0, sizeof(record.key) - g->config.key_bytes);
 	record.pad &= FROM_TABLE;
-	if (g->config.form == FPISA_FORM_DOUBLE)
+	if (fpisa_groups_config(g, record.key)->form == FPISA_FORM_DOUBLE)
 		record.next = 0;
 	rc = g->spill->put(g->spill_arg, &record, sizeof(record));
 	return rc ? spill_failed(rc) : 0;
@@ -226,7 +227,7 @@ static int add_further(struct fpisa_groups *g, struct fpisa_query_group **at)
 		return rc;
 	g->state.used++;
 	further = &g->group[i];
-	fpisa_group_begin(&g->config, further);
+	fpisa_group_begin(fpisa_groups_config(g, g->group[last].key), further);
 	memcpy(further->key, g->group[last].key, sizeof(further->key));
 	further->pad = FURTHER;
 	g->group[last].next = i + 1;
@@ -237,31 +238,45 @@ static int add_further(struct fpisa_groups *g, struct fpisa_query_group **at)
 /* Add a double that does not fit into the limbs of the key's first group. */
 static int add_beyond(struct fpisa_groups *g, struct fpisa_query_group *at, const struct fpisa_row *r)
 {
+	const struct fpisa_query_config *config = fpisa_groups_config(g, r->key);
 	int rc = 0;
 
-	while (at->next && !fpisa_group_fits(&g->config, at, r))
+	while (at->next && !fpisa_group_fits(config, at, r))
 		at = &g->group[at->next - 1];
-	if (!fpisa_group_fits(&g->config, at, r))
+	if (!fpisa_group_fits(config, at, r))
 		rc = add_further(g, &at);
 	if (rc == -ENOMEM && g->spill) {
 		rc = spill(g);
 		return rc ? rc : fpisa_groups_add(g, r);
 	}
 	if (!rc)
-		fpisa_group_add(&g->config, at, r);
+		fpisa_group_add(config, at, r);
 	return rc;
+}
+
+/* Let a new group begin with the form of its values. */
+static void begin_new(const struct fpisa_query_config *config, struct fpisa_query_group *at)
+{
+	struct fpisa_query_group begun;
+
+	fpisa_group_begin(config, &begun);
+	memcpy(begun.key, at->key, sizeof(begun.key));
+	*at = begun;
 }
 
 int fpisa_groups_add(struct fpisa_groups *g, const struct fpisa_row *r)
 {
+	const struct fpisa_query_config *config = fpisa_groups_config(g, r->key);
 	int rc, is_new;
 	struct fpisa_query_group *at = find(g, r, &is_new, &rc);
 
 	if (!at)
 		return rc;
-	if (!fpisa_group_fits(&g->config, at, r))
+	if (is_new && config != &g->config)
+		begin_new(config, at);
+	if (!fpisa_group_fits(config, at, r))
 		return add_beyond(g, at, r);
-	fpisa_group_add(&g->config, at, r);
+	fpisa_group_add(config, at, r);
 	return 0;
 }
 
@@ -395,11 +410,13 @@ static void merge_doubles(struct fpisa_groups *g, struct fpisa_query_group *from
 /* Add a record to `merged` of the groups. */
 static void merge(struct fpisa_groups *g, struct fpisa_query_group *from)
 {
+	const uint32_t form = fpisa_groups_config(g, from->key)->form;
+
 	g->merged.count += from->count;
 	g->merged.specials |= from->specials;
-	if (g->config.form == FPISA_FORM_DOUBLE)
+	if (form == FPISA_FORM_DOUBLE)
 		merge_doubles(g, from);
-	else if (fpisa_form_is_integer(g->config.form))
+	else if (fpisa_form_is_integer(form))
 		merge_integers(&g->merged, from);
 	else
 		merge_reals(&g->merged, from);
@@ -410,7 +427,7 @@ static void begin_merged(struct fpisa_groups *g, const struct fpisa_query_group 
 {
 	struct fpisa_query_group first = *from;
 
-	fpisa_group_begin(&g->config, &g->merged);
+	fpisa_group_begin(fpisa_groups_config(g, from->key), &g->merged);
 	memcpy(g->merged.key, from->key, sizeof(g->merged.key));
 	fpisa_superacc_init(&g->total.acc, sizeof(g->total));
 	g->total.acc.limbs = FPISA_SUPERACC_MOST;
@@ -445,7 +462,7 @@ static struct fpisa_query_group *group_at(const struct fpisa_groups *g)
 	return &g->group[g->order ? g->order[g->next] : g->next];
 }
 
-/* Add up all groups of the next key of doubles. */
+/* Add up all groups of the next key. Only a key of doubles may have several. */
 static int next_key(struct fpisa_groups *g)
 {
 	struct fpisa_query_group *at, further;
@@ -470,7 +487,7 @@ int fpisa_groups_next(struct fpisa_groups *g, const struct fpisa_query_group **g
 	*group = &g->merged;
 	if (g->spilled)
 		return next_record(g);
-	if (g->config.form == FPISA_FORM_DOUBLE)
+	if (g->config.form == FPISA_FORM_DOUBLE || g->doubles)
 		return next_key(g);
 	if (g->next == g->state.used)
 		return 0;
@@ -502,7 +519,7 @@ static void sum_reals(const struct fpisa_query_group *g, union fpisa_superacc_fu
 void fpisa_groups_sum(const struct fpisa_groups *g, const struct fpisa_query_group *group,
 		      union fpisa_superacc_full *sum)
 {
-	if (g->config.form != FPISA_FORM_DOUBLE) {
+	if (fpisa_groups_config(g, group->key)->form != FPISA_FORM_DOUBLE) {
 		sum_reals(group, sum);
 		return;
 	}

@@ -30,6 +30,12 @@ struct fpisa_groups {
 	const struct fpisa_query_spill *spill;
 	void *spill_arg;
 	int spilled;	 /* groups have been spilled, so a key may have several records */
+	/*
+	 * bit i: values with number i + 1, the last byte of their keys, are doubles, although config.form is an integer
+	 * form; set this after fpisa_groups_init()
+	 */
+	uint64_t doubles;
+	struct fpisa_query_config of_doubles; /* key_bytes and form of these values */
 	int ordered;	 /* return groups in the order of their keys' bytes; set this after fpisa_groups_init() */
 	uint32_t *order; /* the groups in this order, after fpisa_groups_settle() */
 	uint64_t next;	 /* index of the next group, in this order if there is one */
@@ -46,6 +52,14 @@ struct fpisa_groups {
  */
 int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes, uint32_t form, uint64_t most);
 void fpisa_groups_free(struct fpisa_groups *g);
+
+/* Return the configuration with the form of the values of the key. Only key_bytes and form may be used. */
+static inline const struct fpisa_query_config *fpisa_groups_config(const struct fpisa_groups *g, const void *key)
+{
+	uint8_t number = g->doubles ? ((const uint8_t *)key)[g->config.key_bytes - 1] : 0;
+
+	return number && number <= 64 && g->doubles >> (number - 1) & 1 ? &g->of_doubles : &g->config;
+}
 
 /* Add a row. Return 0, or with the message set -ENOMEM or the error of the spill's put(). */
 int fpisa_groups_add(struct fpisa_groups *g, const struct fpisa_row *r);

@@ -318,7 +318,7 @@ int batch_value(struct batch *b, int i, const struct fpisa_column *c, uint32_t f
 			set_value(&b->row[k], a->buffers[1], a->offset + b->at + k, c);
 	for (int k = 0; !err && is_day(c->type) && k < b->n; k++)
 		err = b->null[k] ? 0 : check_day(b->row[k].wide, c, name);
-	for (int k = 0; c->type == FPISA_COLUMN_REAL && form == FPISA_FORM_DOUBLE && k < b->n; k++)
+	for (int k = 0; c->type == FPISA_COLUMN_REAL && form != FPISA_FORM_REAL && k < b->n; k++)
 		fpisa_row_widen(&b->row[k]);
 	return err;
 }

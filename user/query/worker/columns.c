@@ -179,14 +179,24 @@ int columns_check_join(const struct columns *c, const struct columns *other)
 	return 0;
 }
 
-int columns_check_form(const struct columns *c, uint32_t form)
+uint64_t columns_doubles(const struct columns *c, uint32_t form)
 {
+	uint64_t doubles = 0;
+
+	for (int i = 0; c->numbered && fpisa_form_is_integer(form) && i < c->n_values; i++)
+		doubles |= (uint64_t)fpisa_column_is_float(columns_value(c, i)) << i;
+	return doubles;
+}
+
+int columns_check_form(const struct columns *c, uint32_t form, bool direct)
+{
+	const uint64_t doubles = direct && form == FPISA_FORM_INT128 ? columns_doubles(c, form) : 0;
 	char type[FPISA_COLUMN_TYPE_MOST];
 
 	for (int i = 0; i < c->n_values; i++) {
 		const struct fpisa_column *is = columns_value(c, i);
 
-		if (fpisa_column_is_rows(is) || fpisa_column_fits(is, form))
+		if (fpisa_column_is_rows(is) || fpisa_column_fits(is, form) || doubles >> i & 1)
 			continue;
 		fpisa_column_type_text(is, type);
 		return fpisa_fail(-EINVAL, "%s: column %s is %s and needs --values %s, but the query has --values %s",

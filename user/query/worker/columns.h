@@ -41,10 +41,16 @@ void columns_mark(const struct columns *c, bool used[FPISA_COLUMNS_MOST]);
 int columns_check_join(const struct columns *c, const struct columns *other);
 
 /*
- * Check that rows with this form, an enum fpisa_value_form, can contain the values. Return 0, or -EINVAL with the
- * message set.
+ * Return the values that are doubles in rows of this integer form, as in struct fpisa_groups. Only rows that do not
+ * pass an aggregator can have such values.
  */
-int columns_check_form(const struct columns *c, uint32_t form);
+uint64_t columns_doubles(const struct columns *c, uint32_t form);
+
+/*
+ * Check that rows with this form, an enum fpisa_value_form, can contain the values. `direct` means that the rows do not
+ * pass an aggregator. Return 0, or -EINVAL with the message set.
+ */
+int columns_check_form(const struct columns *c, uint32_t form, bool direct);
 
 /* Check that the join key fits into the keys of the query's filter. Return 0, or -EINVAL with the message set. */
 int columns_check_filter(const struct columns *c, int kind, uint32_t filter_bytes);

@@ -6,11 +6,15 @@
 #include "reduction.h"
 
 int reduction_begin(struct reduction *r, const struct fpisa_query_open *want, bool valued, uint32_t key_bytes,
-		    uint32_t form)
+		    uint32_t form, uint64_t doubles)
 {
+	int err;
+
 	*r = (struct reduction){
 		.table = want->kind == FPISA_QUERY_TABLE, .ascending = want->ascending, .valued = valued, .form = form};
-	return r->table ? fpisa_groups_init(&r->groups, key_bytes, form, 0) : fpisa_top_init(&r->top, want->limit);
+	err = r->table ? fpisa_groups_init(&r->groups, key_bytes, form, 0) : fpisa_top_init(&r->top, want->limit);
+	r->groups.doubles = doubles;
+	return err;
 }
 
 void reduction_end(struct reduction *r)
@@ -46,14 +50,20 @@ static int next_of_top(struct reduction *r, struct fpisa_row *row)
 
 /* -- groups ------------------------------------------------------------------------------------ */
 
+/* Return the form of the current group's values. */
+static uint32_t form_of(const struct reduction *r)
+{
+	return fpisa_groups_config(&r->groups, r->group->key)->form;
+}
+
 /* Set the next terms of the sum. Return the number of terms, or 0 if nothing of the sum is left. */
 static int sum_terms(struct reduction *r)
 {
-	const int is_double = r->form == FPISA_FORM_DOUBLE;
+	const int is_double = form_of(r) == FPISA_FORM_DOUBLE;
 	__u64 term[FPISA_EXPANSION_TERMS];
 	int n;
 
-	if (fpisa_form_is_integer(r->form))
+	if (fpisa_form_is_integer(form_of(r)))
 		return fpisa_group_term_integer(r->integers, r->form, r->term[0].wide);
 	n = fpisa_group_terms(&r->sum, fpisa_superacc_format(is_double ? FPISA_FORMAT_FP64 : FPISA_FORMAT_FP32), term);
 	for (int i = 0; i < n; i++) {
@@ -69,12 +79,12 @@ static void order_terms(const struct reduction *r, struct fpisa_row *least, stru
 	const struct fpisa_query_group *g = r->group;
 
 	*least = *most = (struct fpisa_row){.count = FPISA_ROW_NO_SUM};
-	if (fpisa_form_is_integer(r->form)) {
+	if (fpisa_form_is_integer(form_of(r))) {
 		memcpy(least->wide, g->lowest, sizeof(least->wide));
 		memcpy(most->wide, g->highest, sizeof(most->wide));
 		least->wide[1] ^= 1ull << 63;
 		most->wide[1] ^= 1ull << 63;
-	} else if (r->form == FPISA_FORM_DOUBLE) {
+	} else if (form_of(r) == FPISA_FORM_DOUBLE) {
 		least->wide[0] = fpisa_order_value64(g->least);
 		most->wide[0] = fpisa_order_value64(g->most);
 	} else {
@@ -86,7 +96,7 @@ static void order_terms(const struct reduction *r, struct fpisa_row *least, stru
 /* Return whether the group has values in addition to a count. */
 static bool has_values(const struct reduction *r)
 {
-	return r->valued && fpisa_group_has_values(&r->groups.config, r->group);
+	return r->valued && fpisa_group_has_values(fpisa_groups_config(&r->groups, r->group->key), r->group);
 }
 
 static bool is_left(const struct reduction *r)
@@ -123,7 +133,7 @@ static void begin_group(struct reduction *r)
 	r->count_left = g->count;
 	r->sum.acc.rows = 0;
 	memset(r->integers, 0, sizeof(r->integers));
-	if (has_values(r) && fpisa_form_is_integer(r->form))
+	if (has_values(r) && fpisa_form_is_integer(form_of(r)))
 		memcpy(r->integers, g->sum, sizeof(r->integers));
 	else if (has_values(r))
 		fpisa_groups_sum(&r->groups, g, &r->sum);

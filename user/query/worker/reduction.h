@@ -16,7 +16,7 @@ struct reduction {
 	bool table;	/* aggregates by key; else prunes to the first N */
 	bool ascending; /* the first N are those with the smallest values */
 	bool valued;	/* whether groups have a value in addition to their count */
-	uint32_t form;	/* enum fpisa_value_form of the values */
+	uint32_t form;	/* enum fpisa_value_form of the values; groups.doubles names those with another form */
 	struct fpisa_groups groups;
 	struct fpisa_top top;
 	uint64_t next; /* index of the next row to send */
@@ -30,9 +30,11 @@ struct reduction {
 	uint64_t count_left;
 };
 
-/* Set up an empty reduction. Return 0, or -ENOMEM with the message set. */
+/*
+ * Set up an empty reduction. `doubles` is as in struct fpisa_groups. Return 0, or -ENOMEM with the message set.
+ */
 int reduction_begin(struct reduction *r, const struct fpisa_query_open *want, bool valued, uint32_t key_bytes,
-		    uint32_t form);
+		    uint32_t form, uint64_t doubles);
 void reduction_end(struct reduction *r); /* the reduction may be all 0 */
 
 /* Add a row. Return 0, or -ENOMEM with the message set. */

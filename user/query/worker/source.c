@@ -105,7 +105,7 @@ int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes, ui
 	s->filter_bytes = filter_bytes;
 	s->form = form;
 	if (!err)
-		err = columns_check_form(&s->columns, form);
+		err = columns_check_form(&s->columns, form, s->want.pruning != FPISA_PRUNING_NETWORK);
 	if (!err)
 		err = columns_check_filter(&s->columns, s->want.kind, filter_bytes);
 	s->read = s->nulls = s->given = 0;
@@ -121,7 +121,8 @@ int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes, ui
 				 s->columns.numbered ? "a list of columns" :
 						       "a column that may be NULL");
 	if (!err && s->reduces)
-		err = reduction_begin(&s->reduction, &s->want, s->columns.n_values > 0, key_bytes, form);
+		err = reduction_begin(&s->reduction, &s->want, s->columns.n_values > 0, key_bytes, form,
+				      columns_doubles(&s->columns, form));
 	return err || !is_columnar(s) ? err : begin_columnar(s);
 }
 
@@ -228,7 +229,7 @@ static int set_value(struct source *s, int i, uint64_t place, struct fpisa_row *
 	rc = fpisa_value_parse(c, v, &r->value, r->wide);
 	if (rc)
 		return text_bad_value(&s->table.text, s->columns.value[i], v, rc);
-	if (c->type == FPISA_COLUMN_REAL && s->form == FPISA_FORM_DOUBLE)
+	if (c->type == FPISA_COLUMN_REAL && s->form != FPISA_FORM_REAL)
 		fpisa_row_widen(r);
 	return 0;
 }
