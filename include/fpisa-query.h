@@ -154,6 +154,7 @@ struct fpisa_query_options {
 	 * this column. NULL: none
 	 */
 	const char *distinct;
+	uint8_t double_sums; /* nonzero: the exact sum of reals is rounded to a double, as of doubles */
 };
 
 /* A column of the answer. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * fpisa_sum() and fpisa_avg() of real and double precision values. A
+ * fpisa_sum(), fpisa_sum8() and fpisa_avg() of real and double precision values. A
  * superaccumulator (include/fpisa/superacc.h) keeps the exact sum, which is
  * rounded once. So a result does not depend on the plan, on the order of rows or
  * on parallel workers.
@@ -121,6 +121,7 @@ FUNCTION(fpisa_real_combine, combine(fcinfo, REAL))
 FUNCTION(fpisa_real_serialize, serialize(fcinfo, REAL))
 FUNCTION(fpisa_real_deserialize, deserialize(fcinfo, REAL))
 FUNCTION(fpisa_real_sum, result(fcinfo, REAL, REAL, 0))
+FUNCTION(fpisa_real_sum8, result(fcinfo, REAL, DOUBLE, 0))
 FUNCTION(fpisa_real_avg, result(fcinfo, REAL, DOUBLE, 1))
 
 FUNCTION(fpisa_double_add, transition(fcinfo, DOUBLE, 0))

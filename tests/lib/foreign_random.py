@@ -128,7 +128,7 @@ class Table:
         rng = self.rng
         keys = rng.sample([c[0] for c in self.columns if c[0] not in "xy"], rng.randint(0, len(self.columns) - 2))
         value = rng.choice("xy")
-        among = [f"{a}({value})" for a in AGGREGATES] + ["count(*)"]
+        among = [f"{a}({value})" for a in AGGREGATES] + ["count(*)", f"fpisa_sum8({value})"]
         if rng.random() < 0.5:
             among += [f"{a}({v})" for a in AGGREGATES for v, kind, _ in self.columns if kind in ("real", "double") and v != value]
             among += [f"{a}({v})" for a in ("min", "max", "count") for v, kind, _ in self.columns if kind in ("date", "timestamp", "int32", "int64")]

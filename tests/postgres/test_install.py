@@ -71,7 +71,7 @@ def test_make_uninstall(tmp_path):
         return sorted(f for _, _, names in os.walk(tmp_path) for f in names)
 
     subprocess.run([*argv, "install-postgres"], check=True, env=env, stdout=subprocess.DEVNULL)
-    assert files() == ["fpisa--1.0--1.1.sql", "fpisa--1.0.sql", "fpisa--1.1--1.2.sql", "fpisa.control", "fpisa.so", "fpisa_fdw.so"]
+    assert files() == ["fpisa--1.0--1.1.sql", "fpisa--1.0.sql", "fpisa--1.1--1.2.sql", "fpisa--1.2--1.3.sql", "fpisa.control", "fpisa.so", "fpisa_fdw.so"]
     subprocess.run([*argv, "uninstall-postgres"], check=True, env=env, stdout=subprocess.DEVNULL)
     assert files() == []
 

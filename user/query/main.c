@@ -69,6 +69,7 @@ static const struct verb verbs[] = {
 	 "  --by LIST          return a row for each key of these columns: count, and sum, min, max, avg of --value\n"
 	 "  --total            return one row for the whole table: count, and sum, min, max, avg of --value\n"
 	 "  --distinct COLUMN  return, for each of these rows, count and the number of different values of COLUMN\n"
+	 "  --double-sums      round sums of reals to doubles, as averages are\n"
 	 "  --having COND      condition on these rows, such as 'sum>=100': count, sum, min, max or avg, then\n"
 	 "                     <, <=, =, >= or >, then a number; sum(A) and so on for several columns\n"
 	 "  --columns LIST     columns of rows; default all\n"

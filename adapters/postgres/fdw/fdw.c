@@ -7,12 +7,20 @@
 PG_MODULE_MAGIC;
 
 int fdw_pruning = FPISA_PRUNING_NETWORK;
-bool fdw_pushdown = true, fdw_preaggregate;
+bool fdw_pushdown = true, fdw_preaggregate, fdw_exact_sum;
+int fdw_whole_table = FDW_WHOLE_NOTICE;
 double fdw_loss;
 
 static const struct config_enum_entry prunings[] = {
 #define PRUNING(id, name) {name, FPISA_PRUNING_##id, false},
 	FPISA_PRUNING_NAMES(PRUNING, ){NULL, 0, false},
+};
+
+static const struct config_enum_entry whole_tables[] = {
+	{"allow", FDW_WHOLE_ALLOW, false},
+	{"notice", FDW_WHOLE_NOTICE, false},
+	{"refuse", FDW_WHOLE_REFUSE, false},
+	{NULL, 0, false},
 };
 
 PGDLLEXPORT void _PG_init(void);
@@ -28,6 +36,15 @@ void _PG_init(void)
 				 "Enables adding up rows by key at each worker before it sends "
 				 "them.",
 				 NULL, &fdw_preaggregate, false, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("fpisa.exact_sum",
+				 "Computes sum() and avg() of real and double precision exactly, at the workers.",
+				 "Without it workers do not compute them, because their last bits depend on the order "
+				 "of rows.",
+				 &fdw_exact_sum, false, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("fpisa.whole_table",
+				 "Sets what happens if a statement reads all rows of a table: allow, notice or refuse.",
+				 NULL, &fdw_whole_table, FDW_WHOLE_NOTICE, whole_tables, PGC_USERSET, 0, NULL, NULL,
+				 NULL);
 	DefineCustomRealVariable("fpisa.debug_loss",
 				 "Sets the share of frames that workers and this server drop, "
 				 "for tests.",

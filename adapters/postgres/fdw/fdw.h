@@ -54,10 +54,14 @@
 
 enum fdw_kind { FDW_SCAN, FDW_TOPN, FDW_TABLE, FDW_JOIN };
 
+/* What to do with a statement that reads all rows of a table. */
+enum fdw_whole_table { FDW_WHOLE_ALLOW, FDW_WHOLE_NOTICE, FDW_WHOLE_REFUSE };
+
 /* -- settings of a session ------------------------------------------------------ */
 
 extern int fdw_pruning; /* enum fpisa_pruning */
-extern bool fdw_pushdown, fdw_preaggregate;
+extern bool fdw_pushdown, fdw_preaggregate, fdw_exact_sum;
+extern int fdw_whole_table; /* enum fdw_whole_table */
 extern double fdw_loss;
 
 /* -- options.c -------------------------------------------------------------------- */
@@ -131,6 +135,7 @@ struct fdw_shape {
 	 * FDW_MIXED that no query at the aggregator takes the values
 	 */
 	const char *values;
+	bool double_sums;  /* whether sums of reals are double precision */
 	bool no_nulls;	   /* whether the answer is correct only if the value is never NULL */
 	List *by;	   /* columns of the key */
 	uint32 key_bytes;  /* size of the key */

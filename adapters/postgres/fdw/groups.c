@@ -42,6 +42,7 @@ struct groups {
 	TupleDesc columns;
 	struct fdw_shape shape;
 	bool counts_rows; /* whether the statement uses count(*), or count() of a column that is never NULL */
+	bool real_sums;	  /* whether a sum of reals is a real; shape.double_sums tells whether one is not */
 	List *counted;	  /* counted columns that are never NULL */
 	List *targets;	  /* targets of the scan */
 	const char *why;
@@ -177,8 +178,14 @@ static int output_of(const Aggref *a)
 	case F_AVG_INT8:
 	case F_AVG_NUMERIC:
 		return FDW_AVG;
+	case F_SUM_FLOAT4:
+	case F_SUM_FLOAT8:
+		return fdw_exact_sum ? FDW_SUM : 0;
+	case F_AVG_FLOAT4:
+	case F_AVG_FLOAT8:
+		return fdw_exact_sum ? FDW_AVG : 0;
 	}
-	return is_ours(a->aggfnoid, "fpisa_sum") ? FDW_SUM : is_ours(a->aggfnoid, "fpisa_avg") ? FDW_AVG : 0;
+	return is_ours(a->aggfnoid, "fpisa_sum") || is_ours(a->aggfnoid, "fpisa_sum8") ? FDW_SUM : is_ours(a->aggfnoid, "fpisa_avg") ? FDW_AVG : 0;
 }
 
 const char *fdw_forms_of(const Var *v)
@@ -261,6 +268,15 @@ static bool take_rows(struct groups *g, const char *filter, int *output)
 	return true;
 }
 
+/* Note the type of a sum of reals, which is the same in a query's answer for all of them. */
+static bool take_sum(struct groups *g, Oid type)
+{
+	g->shape.double_sums |= type == FLOAT8OID;
+	g->real_sums |= type == FLOAT4OID;
+	return !(g->shape.double_sums && g->real_sums) ||
+	       refuse(g, "some sums of real are real, others are double precision");
+}
+
 static bool take_aggregate(struct groups *g, const Aggref *a, int *output)
 {
 	const char *filter = a->aggfilter ? fdw_filter(g->table, g->relation, a->aggfilter) : "";
@@ -269,7 +285,8 @@ static bool take_aggregate(struct groups *g, const Aggref *a, int *output)
 	*output = output_of(a);
 	if (!*output)
 		return refuse(g, psprintf("workers do not support this %s(); they support max, min, count, fpisa_sum, "
-					  "fpisa_avg, and sum and avg of integers and numeric",
+					  "fpisa_avg, and sum and avg of integers and numeric, or with fpisa.exact_sum "
+					  "of all numbers",
 					  get_func_name(a->aggfnoid)));
 	if (a->aggdistinct || a->aggorder || a->agglevelsup)
 		return refuse(g, g->rel->why_all ? g->rel->why_all :
@@ -287,6 +304,8 @@ static bool take_aggregate(struct groups *g, const Aggref *a, int *output)
 		g->counted = list_append_unique_int(g->counted, v->varattno);
 		return take_rows(g, filter, output);
 	}
+	if (*output == FDW_SUM && v->vartype == FLOAT4OID && !take_sum(g, a->aggtype))
+		return false;
 	return take_value(g, v, filter, output);
 }
 

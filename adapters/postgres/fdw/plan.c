@@ -52,7 +52,8 @@ List *fdw_shape_list(const struct fdw_shape *s, const char *why_not)
 	l = lappend(l, s->aggregated);
 	l = number(l, s->one_more);
 	l = lappend(l, s->filters);
-	return number(l, s->distinct);
+	l = number(l, s->distinct);
+	return number(l, s->double_sums);
 }
 
 void fdw_shape_read(List *list, struct fdw_shape *s, const char **why_not)
@@ -78,6 +79,7 @@ void fdw_shape_read(List *list, struct fdw_shape *s, const char **why_not)
 		.one_more = intVal(list_nth(list, 18)),
 		.filters = list_nth(list, 19),
 		.distinct = intVal(list_nth(list, 20)),
+		.double_sums = intVal(list_nth(list, 21)),
 	};
 	*why_not = strVal(list_nth(list, 15));
 	if (!**why_not)

@@ -165,6 +165,7 @@ static struct fpisa_query_options options_of(struct fdw_scan *s)
 		o.spill = &fdw_spill;
 		o.spill_arg = s;
 		o.aggregates = aggregates_of(shape);
+		o.double_sums = shape->double_sums;
 		if (shape->aggregated)
 			o.values = value_list(s);
 	} else {
@@ -264,6 +265,25 @@ static int try_for_a_while(struct fdw_scan *s)
 	return error;
 }
 
+/*
+ * If the scan reads all rows of the table, and the session does not allow this, fail, or say why workers cannot do more
+ * of the work.
+ */
+static void check_whole_table(const struct fdw_scan *s)
+{
+	const char *name = get_rel_name(s->table);
+
+	if (s->shape.kind != FDW_SCAN || *s->shape.where || fdw_whole_table == FDW_WHOLE_ALLOW)
+		return;
+	if (fdw_whole_table == FDW_WHOLE_REFUSE)
+		ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			errmsg("the statement reads all rows of foreign table \"%s\"", name),
+			s->why_not ? errdetail("Workers cannot do more of the work: %s.", s->why_not) : 0,
+			errhint("Add a condition that workers evaluate, or set fpisa.whole_table to notice or allow."));
+	if (s->why_not && fdw_pushdown && !s->runs)
+		ereport(NOTICE, errmsg("the statement reads all rows of foreign table \"%s\": %s", name, s->why_not));
+}
+
 static void start(struct fdw_scan *s)
 {
 	bool tied;
@@ -274,6 +294,7 @@ static void start(struct fdw_scan *s)
 	s->choice.not = 0;
 	s->choice.why_not = NULL;
 	do {
+		check_whole_table(s);
 		fdw_choose(s->server, &s->shape, &s->choice);
 		error = try_for_a_while(s);
 		tied = !error && s->shape.one_more && fpisa_query_tied(s->query) > 0;

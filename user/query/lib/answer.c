@@ -214,6 +214,8 @@ static int describe_aggregates(struct fpisa_query *q)
 
 		for (enum aggregate k = COUNT; k < aggregates_of(c); k++, out++) {
 			*out = aggregates[k];
+			if (k == SUM && q->options.double_sums)
+				out->type = FPISA_COLUMN_DOUBLE;
 			out->type = aggregate_type(c->type, k, out->type);
 			if (!q->numbered)
 				continue;
@@ -640,6 +642,14 @@ static void value_text(const struct fpisa_column *c, uint64_t bits, char *to)
 		fpisa_real_text((uint32_t)bits, to);
 }
 
+static void sum_text(uint64_t bits, struct fpisa_format as, char *to)
+{
+	if (as.bytes == 8)
+		fpisa_double_text(bits, to);
+	else
+		fpisa_real_text((uint32_t)bits, to);
+}
+
 /* Write the value of a place in the order of the group's form. */
 static void ordered_text(uint32_t form, const struct fpisa_column *c, uint32_t narrow, uint64_t wide, char *to)
 {
@@ -659,7 +669,7 @@ static void float_texts(struct fpisa_query *q, const struct fpisa_query_group *g
 	const struct fpisa_format wide = fpisa_superacc_format(FPISA_FORMAT_FP64),
 				  narrow = fpisa_superacc_format(FPISA_FORMAT_FP32),
 				  form = values == FPISA_FORM_DOUBLE ? wide : narrow,
-				  as = c->type == FPISA_COLUMN_DOUBLE ? wide : narrow;
+				  as = c->type == FPISA_COLUMN_DOUBLE || q->options.double_sums ? wide : narrow;
 	union fpisa_superacc_full sum;
 	uint32_t flags = 0;
 	int overflow;
@@ -667,7 +677,7 @@ static void float_texts(struct fpisa_query *q, const struct fpisa_query_group *g
 	if (wanted(q, FPISA_AGGREGATE_SUM | FPISA_AGGREGATE_AVG, 0))
 		fpisa_groups_sum(&q->groups, g, &sum);
 	if (wanted(q, FPISA_AGGREGATE_SUM, 0))
-		value_text(c, fpisa_superacc_read(&sum.acc, form, as, 0, &flags), give(q, i + SUM));
+		sum_text(fpisa_superacc_read(&sum.acc, form, as, 0, &flags), as, give(q, i + SUM));
 	overflow = !!(flags & FPISA_OVERFLOW);
 	if (wanted(q, FPISA_AGGREGATE_MIN, overflow))
 		ordered_text(values, c, g->min, g->least, give(q, i + MIN));

@@ -51,6 +51,7 @@ enum {
 	OPT_PREAGGREGATE,
 	OPT_TOTAL,
 	OPT_DISTINCT,
+	OPT_DOUBLE_SUMS,
 	OPT_TIMEOUT,
 	OPT_FAULTS,
 	OPT_FORMAT,
@@ -81,6 +82,7 @@ static const struct option options[] = {
 	{"preaggregate", no_argument, NULL, OPT_PREAGGREGATE},
 	{"total", no_argument, NULL, OPT_TOTAL},
 	{"distinct", required_argument, NULL, OPT_DISTINCT},
+	{"double-sums", no_argument, NULL, OPT_DOUBLE_SUMS},
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
 	{"debug-faults", required_argument, NULL, OPT_FAULTS},
 	{"format", required_argument, NULL, OPT_FORMAT},
@@ -256,6 +258,9 @@ static int take(struct asked *a, int opt, char *arg)
 	case OPT_TOTAL:
 		o->total = 1;
 		break;
+	case OPT_DOUBLE_SUMS:
+		o->double_sums = 1;
+		break;
 	case OPT_TIMEOUT:
 		err = parse_number("--timeout", arg, 1, 86400, &n);
 		o->timeout_ms = (uint32_t)n * 1000;
@@ -319,6 +324,8 @@ static int check(const struct asked *a)
 	if (o->distinct && ((!o->by && !o->total) || o->value || o->values || o->join || strchr(o->distinct, ',')))
 		return refuse(BAD_USAGE, "query run: --distinct, a column, requires --by or --total, and excludes --value "
 					 "and --join");
+	if (o->double_sums && (o->limit || (!o->value && !o->values)))
+		return refuse(BAD_USAGE, "query run: --double-sums requires --value, and excludes --limit");
 	if (!o->limit && !o->by && !o->total && (o->value || o->values))
 		return refuse(BAD_USAGE,
 			      "query run: --value requires --limit, for the first rows by it, --by, for sums by "
