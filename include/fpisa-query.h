@@ -50,6 +50,12 @@ enum fpisa_pruning {
 	FPISA_PRUNING_NONE = 1,	   /* no pruning; all rows come directly to this process */
 	/* each worker drops its own rows, and sends the other rows directly to this process */
 	FPISA_PRUNING_WORKERS = 2,
+	/*
+	 * The first N rows and one group for the whole table as FPISA_PRUNING_WORKERS, all rows as FPISA_PRUNING_NONE,
+	 * a join as FPISA_PRUNING_NETWORK. Other groups pass the aggregator if options.aggregator is set, else they
+	 * come directly. Each worker adds up its rows by key as long as its first rows have few enough keys
+	 */
+	FPISA_PRUNING_AUTO = 3,
 };
 
 /* The aggregate of a group, in addition to its count. */
@@ -255,6 +261,12 @@ int fpisa_query_stream(struct fpisa_query *q, struct ArrowArrayStream *out);
  * value too. Return 0 otherwise, for other queries, and until rows can be taken. Return -EINVAL if q is NULL.
  */
 int fpisa_query_tied(const struct fpisa_query *q);
+
+/*
+ * Return in one sentence what FPISA_PRUNING_AUTO has chosen. The result is valid until the next call on the query, and
+ * NULL with other values of options.pruning and until rows can be taken.
+ */
+const char *fpisa_query_plan(struct fpisa_query *q);
 
 void fpisa_query_counts(const struct fpisa_query *q, struct fpisa_query_counts *counts);
 

@@ -157,7 +157,12 @@ void fdw_choose(const struct fdw_server *server, const struct fdw_shape *shape, 
 	bool joined = OidIsValid(shape->joined);
 	const char *why;
 
-	*c = (struct fdw_choice){.pruning = (enum fpisa_pruning)fdw_pruning, .not = c->not, .why_not = c->why_not};
+	*c = (struct fdw_choice){.pruning = (enum fpisa_pruning)fdw_pruning,
+				 .not = c->not,
+				 .why_not = c->why_not,
+				 .adapts = fdw_pruning == FPISA_PRUNING_AUTO};
+	if (c->adapts)
+		c->pruning = shape->kind == FDW_TOPN ? FPISA_PRUNING_WORKERS : FPISA_PRUNING_NETWORK;
 	if (shape->kind == FDW_JOIN && c->pruning == FPISA_PRUNING_WORKERS)
 		c->why_not = "fpisa.pruning is workers, and a worker does not know the other workers' keys";
 	else if (c->pruning == FPISA_PRUNING_NONE)
@@ -188,7 +193,7 @@ void fdw_choose(const struct fdw_server *server, const struct fdw_shape *shape, 
 			return;
 		}
 	}
-	c->pruning = FPISA_PRUNING_NONE;
+	c->pruning = c->adapts && shape->kind == FDW_TABLE ? FPISA_PRUNING_WORKERS : FPISA_PRUNING_NONE;
 	c->why_not = why;
 }
 

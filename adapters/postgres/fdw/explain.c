@@ -151,6 +151,8 @@ static void explain_counts(const struct fdw_scan *s, ExplainState *es)
 		if (!filtered)
 			ExplainPropertyText("Join Filter", "not used: rows arrived before it had all keys", es);
 	}
+	if (*s->plan)
+		ExplainPropertyText("Plan At Workers", s->plan, es);
 	if (s->spill.records)
 		ExplainPropertyInteger("Groups Spilled", NULL, (int64)s->spill.records, es);
 	if (c.restarts)

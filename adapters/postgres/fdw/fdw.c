@@ -27,7 +27,7 @@ PGDLLEXPORT void _PG_init(void);
 
 void _PG_init(void)
 {
-	DefineCustomEnumVariable("fpisa.pruning", "Sets where rows are dropped or added up: network, workers or none.",
+	DefineCustomEnumVariable("fpisa.pruning", "Sets where rows are dropped or added up: network, workers, none or auto.",
 				 NULL, &fdw_pruning, FPISA_PRUNING_NETWORK, prunings, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("fpisa.pushdown",
 				 "Enables asking workers for first rows and sums by key instead of all rows.", NULL,

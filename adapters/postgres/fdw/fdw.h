@@ -263,6 +263,7 @@ struct fdw_choice {
 	enum fpisa_pruning pruning;
 	struct fdw_query query; /* only for FPISA_PRUNING_NETWORK */
 	int pairs; /* the number of columns in shape->on that form the key of the filter; 0 if the filter is not used */
+	bool adapts; /* whether fpisa.pruning is auto, and each worker decides whether to add its rows by key */
 	bool locked;
 	LOCKTAG lock;
 	uint64 not ;	     /* bitmap of queries that were not free; why_not refers to the last of them */
@@ -298,6 +299,7 @@ struct fdw_scan {
 	MemoryContextCallback at_end;
 	struct fpisa_query_counts counts; /* counts of all queries that have ended */
 	uint64 keys;			  /* number of join keys in the last query */
+	char plan[192];			  /* what fpisa.pruning = auto has chosen in the last query; "" if nothing */
 	bool filtered;
 	uint32 runs;
 	struct {

@@ -41,6 +41,7 @@ static void close_query(void *arg)
 		add_up(&s->counts, &c);
 		s->keys = fpisa_query_keys(s->query, &filtered);
 		s->filtered = filtered;
+		strlcpy(s->plan, fpisa_query_plan(s->query) ?: "", sizeof(s->plan));
 		fpisa_query_close(s->query);
 		s->query = NULL;
 	}
@@ -162,6 +163,8 @@ static struct fpisa_query_options options_of(struct fdw_scan *s)
 		o.total = !shape->by;
 		o.by = o.total ? NULL : name_list(s->table, shape->by);
 		o.preaggregate = fdw_preaggregate;
+		if (s->choice.adapts && shape->by && !s->choice.pairs)
+			o.pruning = FPISA_PRUNING_AUTO;
 		o.spill = &fdw_spill;
 		o.spill_arg = s;
 		o.aggregates = aggregates_of(shape);

@@ -405,6 +405,37 @@ uint64_t fpisa_query_keys(const struct fpisa_query *q, int *filtered)
 	return keys;
 }
 
+static uint32_t count_ways(const struct fpisa_query *q, enum fpisa_query_way way)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < q->n_workers; i++)
+		n += q->worker[i].said.way == way;
+	return n;
+}
+
+const char *fpisa_query_plan(struct fpisa_query *q)
+{
+	const char *how = q && fpisa_query_is_direct(q) ? "directly" : "through the aggregator";
+	uint32_t stopped, sent;
+
+	if (!q || !q->automatic || q->phase != FPISA_PHASE_DONE)
+		return NULL;
+	stopped = count_ways(q, FPISA_WAY_STOPPED);
+	sent = count_ways(q, FPISA_WAY_SENT);
+	if (sent == q->n_workers)
+		snprintf(q->plan, sizeof(q->plan), "workers send all rows %s", how);
+	else if (q->kind == FPISA_QUERY_TOPN)
+		snprintf(q->plan, sizeof(q->plan), "each worker sends its own first rows %s", how);
+	else if (!stopped)
+		snprintf(q->plan, sizeof(q->plan), "each worker adds its rows by key, and sends the sums %s", how);
+	else
+		snprintf(q->plan, sizeof(q->plan),
+			 "%u of %u workers send most rows %s, because their first rows have too many keys to add them",
+			 stopped, q->n_workers, how);
+	return q->plan;
+}
+
 uint64_t fpisa_query_files(const struct fpisa_query *q, int joined)
 {
 	uint64_t n = 1;

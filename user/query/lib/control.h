@@ -58,10 +58,20 @@ enum fpisa_control_type {
 	FPISA_CONTROL_FAILED = 22,
 };
 
+#define FPISA_QUERY_ADAPT 2
+
+/* What a worker did with its rows. */
+enum fpisa_query_way {
+	FPISA_WAY_SENT,
+	FPISA_WAY_REDUCED, /* pruned them, or added them by key */
+	FPISA_WAY_STOPPED, /* stopped to add them by key, because it found too many keys */
+};
+
 struct fpisa_query_open {
 	__u8 kind;    /* enum fpisa_job_kind, or FPISA_QUERY_SCAN */
 	__u8 pruning; /* enum fpisa_pruning */
-	__u8 preaggregate, ascending;
+	__u8 preaggregate; /* 1: add rows by key; FPISA_QUERY_ADAPT: only if the first rows have few enough keys */
+	__u8 ascending;
 	__u32 query;
 	struct fpisa_address aggregator; /* :: if no rows pass an aggregator */
 	__u16 aggregator_port;
@@ -108,7 +118,7 @@ struct fpisa_query_done {
 	__u64 repeated; /* number of frames that were sent again */
 	__u64 keys;	/* number of join keys in frames */
 	__u32 filter;	/* enum fpisa_filter_state of the join, as reported by the aggregator */
-	__u32 zero;
+	__u32 way;	/* enum fpisa_query_way */
 };
 
 struct fpisa_control_channel {

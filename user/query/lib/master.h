@@ -101,6 +101,8 @@ struct fpisa_query {
 
 	struct fpisa_query_column *out;
 	uint32_t n_out;
+	uint8_t automatic; /* options.pruning was FPISA_PRUNING_AUTO */
+	char plan[192];
 	char *names;   /* names of aggregates of several columns, or of the number of distinct values */
 	/* whether `ahead` is the next group, which was read to find the end of a key with distinct values */
 	int is_ahead;

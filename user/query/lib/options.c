@@ -42,6 +42,20 @@ static int is_list(const char *values)
 	return !rc;
 }
 
+/* Choose where rows are pruned or added up. Whether workers add up their rows, they decide themselves. */
+static void choose_pruning(struct fpisa_query *q)
+{
+	struct fpisa_query_options *o = &q->options;
+
+	q->automatic = 1;
+	if (o->join || (o->by && o->aggregator))
+		o->pruning = FPISA_PRUNING_NETWORK;
+	else
+		o->pruning = o->limit || o->by || o->total ? FPISA_PRUNING_WORKERS : FPISA_PRUNING_NONE;
+	if (o->by && !o->join && !o->preaggregate)
+		o->preaggregate = FPISA_QUERY_ADAPT;
+}
+
 static int check_options(const struct fpisa_query_options *o)
 {
 	const double faults[] = {o->loss, o->duplicate, o->reorder, o->delay, o->corrupt};
@@ -69,7 +83,7 @@ static int check_options(const struct fpisa_query_options *o)
 		return bad("options.preaggregate requires options.by or options.total");
 	if (!o->limit && (o->ascending || o->nulls_first))
 		return bad("options.ascending and options.nulls_first require options.limit");
-	if (o->pruning > FPISA_PRUNING_WORKERS)
+	if (o->pruning > FPISA_PRUNING_AUTO)
 		return bad("options.pruning is not an FPISA_PRUNING_ value of fpisa-query.h");
 	if (!o->join != !o->on || (o->join_where && !o->join))
 		return bad("options.join, the table, and options.on, \"a=b\", require each other; "
@@ -182,6 +196,8 @@ int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_opt
 
 	if (!rc)
 		rc = check_texts(o);
+	if (!rc && o->pruning == FPISA_PRUNING_AUTO)
+		choose_pruning(q);
 	if (!rc)
 		rc = check_options(o);
 	if (!rc)

@@ -110,6 +110,7 @@ struct asked {
 	struct having having;
 	bool numbered; /* whether --query was given */
 	int format;
+	bool pruned;   /* whether --prune was given */
 };
 
 /* -- options ------------------------------------------------------------------- */
@@ -239,6 +240,7 @@ static int take(struct asked *a, int opt, char *arg)
 	case OPT_PRUNE:
 		err = parse_name("--prune", arg, pruning_names, &pruning);
 		o->pruning = (uint8_t)pruning;
+		a->pruned = true;
 		break;
 	case OPT_LIMIT:
 		err = parse_number("--limit", arg, 1, FPISA_MAX_LIMIT_TOPN, &o->limit);
@@ -569,10 +571,11 @@ static uint64_t values_pruned(const struct fpisa_query_counts *c)
 	return c->values_sent - c->values_absorbed - c->values_received;
 }
 
-static void print_counts(const struct fpisa_query *q, const struct fpisa_query_counts *c, bool joined, double seconds)
+static void print_counts(struct fpisa_query *q, const struct fpisa_query_counts *c, bool joined, double seconds)
 {
 	int filtered;
 	uint64_t keys = fpisa_query_keys(q, &filtered);
+	const char *plan = fpisa_query_plan(q);
 
 	fprintf(stderr, "rows: %llu in the table, sent %llu = pruned %llu + absorbed %llu + received %llu\n",
 		(unsigned long long)c->rows, (unsigned long long)c->sent, (unsigned long long)c->pruned,
@@ -587,6 +590,8 @@ static void print_counts(const struct fpisa_query *q, const struct fpisa_query_c
 	if (c->frames)
 		fprintf(stderr, "frames: %llu, sent again %llu%s\n", (unsigned long long)c->frames,
 			(unsigned long long)c->repeated, c->certified ? "; the first rows are certified" : "");
+	if (plan)
+		fprintf(stderr, "plan: %s\n", plan);
 	if (c->restarts)
 		fprintf(stderr, "restarted %u times: the aggregator had lost its state\n", c->restarts);
 	fprintf(stderr, "%.3f s\n", seconds);
@@ -742,6 +747,8 @@ int verb_query_run(int argc, char **argv)
 	take_list(&a.options);
 	if (c.json)
 		a.format = JSON;
+	if (!a.pruned && !a.options.aggregator && !a.numbered && !a.options.join)
+		a.options.pruning = FPISA_PRUNING_AUTO;
 	err = check(&a);
 	if (err)
 		return err;

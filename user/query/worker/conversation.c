@@ -201,6 +201,7 @@ int session_say_done(struct session *s)
 		.repeated = s->sender.repeated,
 		.keys = s->keys,
 		.filter = s->filter,
+		.way = source_way(src),
 	};
 	char *content = malloc(sizeof(done) + nulls);
 	int err;

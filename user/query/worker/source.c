@@ -2,9 +2,11 @@
 /* Rows for a query. source.h documents the functions. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "fpisa-query.h"
 #include "fpisa/query/order.h"
@@ -15,6 +17,8 @@
 #define CHECKED 4096 /* number of rows between two checks of the file */
 /* count of a row that creates a group but adds no value to it */
 #define WITHOUT_VALUE (FPISA_ROW_NO_SUM | FPISA_ROW_NO_ORDER)
+#define SAMPLE 65536 /* number of rows after which a worker decides whether to aggregate the other rows too */
+#define REDUCED 4.0  /* rows in frames of an aggregated key: terms of the sum, the smallest and the largest value */
 #define UNFIT 16384 /* number of consecutive rows in one turn that the query does not select */
 
 int source_open(struct source *s, int directory, const struct fpisa_query_open *want,
@@ -34,6 +38,7 @@ int source_open(struct source *s, int directory, const struct fpisa_query_open *
 	if (!err)
 		err = partition_begin(&s->table, used);
 	s->reduces = want->kind != FPISA_QUERY_SCAN && (want->pruning == FPISA_PRUNING_WORKERS || want->preaggregate);
+	s->adapts = want->kind == FPISA_QUERY_TABLE && want->preaggregate == FPISA_QUERY_ADAPT;
 	return err;
 }
 
@@ -111,7 +116,10 @@ int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes, ui
 	s->read = s->nulls = s->given = 0;
 	s->n_null_rows = 0;
 	s->values_left = 0;
-	s->over = false;
+	s->over = s->stopped = false;
+	s->reduced = 0;
+	/* Keys of 4 bytes leave no room for the counts of aggregated rows. */
+	s->reduces &= !s->adapts || key_bytes > 4;
 	reduction_end(&s->reduction);
 	if (!err && key_bytes == 4 && s->want.kind == FPISA_QUERY_TABLE && (columns_count(&s->columns) || s->reduces))
 		err = fpisa_fail(-EINVAL,
@@ -295,18 +303,62 @@ static int next_of_table(struct source *s, struct fpisa_row *r)
 
 /* -- rows that the worker reduces ----------------------------------------------------- */
 
+/* Return about which share of the rows has been read. */
+static double share_read(const struct source *s)
+{
+	uint64_t rows = s->columns.numbered ? s->reduced / (uint64_t)(1 + s->columns.n_values) : s->reduced;
+	struct stat is;
+
+	if (is_columnar(s))
+		return (double)rows / (double)s->table.parquet.rows;
+	return fstat(s->table.text.fd, &is) || !is.st_size ? 1 : (double)s->table.text.offset / (double)is.st_size;
+}
+
+/* Return the number of keys of `rows` rows, if each row has any of `keys` keys. */
+static double keys_of(double rows, double keys)
+{
+	return keys * -expm1(-rows / keys);
+}
+
+/*
+ * Return whether to continue to aggregate. Estimate the number of keys in all rows from the keys in the first rows, as
+ * if a row had any key with the same probability. An aggregated key takes up to REDUCED rows in frames.
+ */
+static bool pays(const struct source *s)
+{
+	const double found = (double)s->reduction.groups.state.used, rows = (double)s->reduced,
+		     all = rows / share_read(s);
+	double least = found, most = REDUCED * all;
+
+	for (int i = 0; i < 60; i++) {
+		double middle = (least + most) / 2;
+
+		if (keys_of(rows, middle) < found)
+			least = middle;
+		else
+			most = middle;
+	}
+	return REDUCED * keys_of(all, most) < all;
+}
+
 static int reduce(struct source *s)
 {
 	struct fpisa_row r;
 	int rc = 1;
 
-	if (!s->reduces || s->over)
+	if (!s->reduces || s->over || s->stopped)
 		return 0;
+	if (s->adapts && s->reduced >= SAMPLE && s->reduced < SAMPLE + SLICE && !pays(s)) {
+		s->stopped = true;
+		reduction_settle(&s->reduction);
+		return 0;
+	}
 	for (int i = 0; rc > 0 && i < SLICE; i++) {
 		rc = next_of_table(s, &r);
 		if (rc <= 0 || rc == SOURCE_LATER)
 			break;
 		rc = reduction_add(&s->reduction, &r) ?: 1;
+		s->reduced++;
 	}
 	if (!rc)
 		reduction_settle(&s->reduction);
@@ -321,8 +373,14 @@ int source_reduce(struct source *s)
 int source_next(void *arg, struct fpisa_row *row)
 {
 	struct source *s = arg;
+	int rc = s->reduces ? reduction_next(&s->reduction, row) : 0;
 
-	return s->reduces ? reduction_next(&s->reduction, row) : checked(s, next_of_table(s, row));
+	return rc || (s->reduces && !s->stopped) ? rc : checked(s, next_of_table(s, row));
+}
+
+unsigned int source_way(const struct source *s)
+{
+	return s->stopped ? FPISA_WAY_STOPPED : s->reduces ? FPISA_WAY_REDUCED : FPISA_WAY_SENT;
 }
 
 /* -- records ---------------------------------------------------------------------------- */

@@ -29,6 +29,9 @@ struct source {
 	uint64_t *null_rows; /* places of the first rows whose value is NULL, at most as many as the query's limit */
 	size_t n_null_rows, room;
 	bool reduces; /* whether the worker prunes or aggregates rows */
+	bool adapts;  /* whether the worker stops to aggregate if the first rows have too many keys */
+	bool stopped; /* whether it has stopped, so that the remaining rows follow the aggregated ones */
+	uint64_t reduced;
 	struct reduction reduction;
 	/* for several values: the fields and the key of the last row of a text, and how many of its values follow */
 	struct fpisa_field field[FPISA_COLUMNS_MOST];
@@ -70,6 +73,9 @@ int source_reduce(struct source *s);
  * selects.
  */
 #define SOURCE_LATER SENDER_LATER
+
+/* Return an enum fpisa_query_way. */
+unsigned int source_way(const struct source *s);
 
 /* Return the next row. This is a next() of struct sender_rows, and `arg` is the source. */
 int source_next(void *arg, struct fpisa_row *row);
