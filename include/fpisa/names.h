@@ -58,7 +58,7 @@
 #define FPISA_FORM_NAMES(X, between) \
 	X(REAL, "real") between X(DOUBLE, "double") between X(INT64, "int64") between X(INT128, "int128")
 #define FPISA_FILTER_NAMES(X, between) X(BITMAP, "bitmap") between X(BLOOM, "bloom")
-#define FPISA_PRUNING_NAMES(X, between) X(NETWORK, "network") between X(NONE, "none") between X(WORKERS, "workers") \
-	between X(AUTO, "auto")
+#define FPISA_PRUNING_NAMES(X, between) \
+	X(NETWORK, "network") between X(NONE, "none") between X(WORKERS, "workers") between X(AUTO, "auto")
 
 #endif

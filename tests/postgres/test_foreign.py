@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """With foreign tables over workers on the loopback interface, answers to any query are correct, and errors name their source."""
 import json
+import math
 import os
 import pathlib
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -95,6 +97,55 @@ def test_pushed_down(far):
     far("SET fpisa.pruning = workers; SELECT 1")
     top = [r[0] for r in far("SET fpisa.pruning = workers; EXPLAIN (ANALYZE) SELECT x FROM many ORDER BY x LIMIT 5")]
     assert any("Pruned By: workers" in r for r in top) and any("Rows Received: 15" in r for r in top)
+
+
+def test_filters(far):
+    """Workers count and aggregate the rows that meet a FILTER. If they cannot evaluate it, the plan says so."""
+    query = "SELECT shop, count(*) FILTER (WHERE day > '2024-05-01'), max(price) FILTER (WHERE price < 5 AND day IS NOT NULL), count(price) FROM sales GROUP BY shop"
+    at = plan(far, query)
+    assert at["Remote Query"] == "groups by shop: count where day date > 2024-05-01; max of price where price real < 5,day date not null; count of price"
+    assert sorted(far(query)) == [("1", "1", "-0.5", "2"), ("2", "1", "1", "3")]
+    cannot = plan(far, "SELECT shop, count(*) FILTER (WHERE price < shop) FROM sales GROUP BY shop")
+    assert cannot["Not Pushed Down"] == "workers cannot evaluate the FILTER of an aggregate"
+
+
+def test_distinct(far):
+    """If only distinct values are aggregated, workers send distinct rows."""
+    query = "SELECT count(DISTINCT x), count(DISTINCT x) FILTER (WHERE x < 10) FROM many"
+    at = plan(far, f"{query} WHERE i < 20000", ", ANALYZE")
+    assert at["Remote Query"] == "distinct rows of x, where i int32 < 20000" and at["Actual Rows"] == 1000
+    assert far(query) == [("1000", "10")]
+    assert sorted(far("SELECT day, count(DISTINCT shop) FROM sales GROUP BY day")) == [
+        ("", "1"), ("2024-05-01", "2"), ("2024-05-02", "1"), ("2024-05-03", "1")]
+    for other in "SELECT count(DISTINCT x), count(*) FROM many", "SELECT count(DISTINCT x) FROM many WHERE random() < 2", "SELECT count(DISTINCT many) FROM many":
+        assert plan(far, other)["Remote Query"] == "all rows"
+
+
+def test_exact_sums(far):
+    """With fpisa.exact_sum, sum and avg of reals are exact, and workers compute them. fpisa_sum8 has more digits than fpisa_sum."""
+    query = "SELECT shop, sum(price), avg(price) FROM sales GROUP BY shop"
+    assert plan(far, query)["Not Pushed Down"].startswith("workers do not support this sum()")
+    on = "SET fpisa.exact_sum = on; "
+    assert plan(lambda q: far(on + q), query)["Remote Query"] == "groups by shop: sum, avg of price"
+    assert sorted(far(on + query)) == sorted(far("SELECT shop, fpisa_sum(price), fpisa_avg(price) FROM sales GROUP BY shop"))
+    assert plan(far, "SELECT shop, fpisa_sum8(price) FROM sales GROUP BY shop")["Remote Query"] == "groups by shop: sum of price"
+    reals = [struct.unpack("<f", struct.pack("<f", p))[0] for shop, _, p in SALES if shop == 1]
+    assert [float(x) for x, in far("SELECT fpisa_sum8(price) FROM sales WHERE shop = 1")] == [math.fsum(reals)]
+    both = plan(far, "SELECT fpisa_sum8(price), fpisa_sum(price) FROM sales")
+    assert both["Not Pushed Down"] == "some sums of real are real, others are double precision"
+
+
+def test_whole_tables(far, server):
+    """A statement that reads all rows says why, or fails if fpisa.whole_table is refuse."""
+    query, end = "SELECT fpisa_sum(price + 1) FROM sales", "; SELECT 1 / 0"
+    said = fails(server, query + end, "far")
+    assert 'NOTICE:  the statement reads all rows of foreign table "sales": the argument of an aggregate is not a plain column' in said
+    for quiet in "SET fpisa.whole_table = allow; " + query, "SELECT * FROM sales", query + " WHERE shop = 1", "SELECT count(*) FROM sales":
+        assert "NOTICE" not in fails(server, quiet + end, "far")
+    refuse = "SET fpisa.whole_table = refuse; "
+    for whole in query, "SELECT * FROM sales":
+        assert 'the statement reads all rows of foreign table "sales"' in fails(server, refuse + whole, "far")
+    assert far(refuse + "SELECT count(*) FROM sales WHERE shop = 1") == [("2",)]
 
 
 def test_parameters(far):

@@ -27,8 +27,9 @@ PGDLLEXPORT void _PG_init(void);
 
 void _PG_init(void)
 {
-	DefineCustomEnumVariable("fpisa.pruning", "Sets where rows are dropped or added up: network, workers, none or auto.",
-				 NULL, &fdw_pruning, FPISA_PRUNING_NETWORK, prunings, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("fpisa.pruning",
+				 "Sets where rows are dropped or added up: network, workers, none or auto.", NULL,
+				 &fdw_pruning, FPISA_PRUNING_NETWORK, prunings, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("fpisa.pushdown",
 				 "Enables asking workers for first rows and sums by key instead of all rows.", NULL,
 				 &fdw_pushdown, true, PGC_USERSET, 0, NULL, NULL, NULL);

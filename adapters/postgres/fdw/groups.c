@@ -185,7 +185,9 @@ static int output_of(const Aggref *a)
 	case F_AVG_FLOAT8:
 		return fdw_exact_sum ? FDW_AVG : 0;
 	}
-	return is_ours(a->aggfnoid, "fpisa_sum") || is_ours(a->aggfnoid, "fpisa_sum8") ? FDW_SUM : is_ours(a->aggfnoid, "fpisa_avg") ? FDW_AVG : 0;
+	return is_ours(a->aggfnoid, "fpisa_sum") || is_ours(a->aggfnoid, "fpisa_sum8") ? FDW_SUM :
+	       is_ours(a->aggfnoid, "fpisa_avg")				       ? FDW_AVG :
+											 0;
 }
 
 const char *fdw_forms_of(const Var *v)
@@ -224,7 +226,8 @@ static const char *forms_of_both(const char *a, const char *b)
 static int find_value(const struct groups *g, AttrNumber column, const char *filter)
 {
 	for (int k = 0; k < list_length(g->shape.aggregated); k++)
-		if (list_nth_int(g->shape.aggregated, k) == column && !strcmp(strVal(list_nth(g->shape.filters, k)), filter))
+		if (list_nth_int(g->shape.aggregated, k) == column &&
+		    !strcmp(strVal(list_nth(g->shape.filters, k)), filter))
 			return k;
 	return -1;
 }
@@ -289,8 +292,9 @@ static bool take_aggregate(struct groups *g, const Aggref *a, int *output)
 					  "of all numbers",
 					  get_func_name(a->aggfnoid)));
 	if (a->aggdistinct || a->aggorder || a->agglevelsup)
-		return refuse(g, g->rel->why_all ? g->rel->why_all :
-						   "an aggregate has ORDER BY, or DISTINCT beside aggregates without it");
+		return refuse(g, g->rel->why_all ?
+					 g->rel->why_all :
+					 "an aggregate has ORDER BY, or DISTINCT beside aggregates without it");
 	if (!filter)
 		return refuse(g, "workers cannot evaluate the FILTER of an aggregate");
 	if (a->aggsplit != AGGSPLIT_SIMPLE)
@@ -462,7 +466,8 @@ void fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *in,
 	double groups = 0;
 	Node *having;
 
-	if (stage != UPPERREL_GROUP_AGG || in->reloptkind != RELOPT_BASEREL || !r || r->shape.distinct || out->fdw_private)
+	if (stage != UPPERREL_GROUP_AGG || in->reloptkind != RELOPT_BASEREL || !r || r->shape.distinct ||
+	    out->fdw_private)
 		return;
 	having = ((GroupPathExtraData *)extra)->havingQual;
 	g.relation = r->table;
@@ -487,8 +492,7 @@ static bool only_distinct(PlannerInfo *root)
 	List *parts = pull_var_clause((Node *)q->targetList, PVC_INCLUDE_AGGREGATES | PVC_INCLUDE_PLACEHOLDERS);
 	ListCell *cell;
 
-	parts = list_concat(parts,
-			    pull_var_clause(q->havingQual, PVC_INCLUDE_AGGREGATES | PVC_INCLUDE_PLACEHOLDERS));
+	parts = list_concat(parts, pull_var_clause(q->havingQual, PVC_INCLUDE_AGGREGATES | PVC_INCLUDE_PLACEHOLDERS));
 	foreach(cell, parts)
 	{
 		const Aggref *a = lfirst(cell);
@@ -549,7 +553,8 @@ static bool take_columns(struct groups *g, List **vars)
 
 bool fdw_distinct(PlannerInfo *root, RelOptInfo *rel, struct fdw_rel *r)
 {
-	struct groups g = {.root = root, .table = rel, .rel = r, .relation = r->table, .shape = {.where = r->shape.where}};
+	struct groups g = {
+		.root = root, .table = rel, .rel = r, .relation = r->table, .shape = {.where = r->shape.where}};
 	const Query *q = root->parse;
 	Relation relation;
 	List *vars = NIL;

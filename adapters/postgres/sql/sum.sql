@@ -10,6 +10,9 @@ SELECT i, fpisa_sum(x) OVER w, fpisa_avg(y) OVER w FROM v
 	WINDOW w AS (ORDER BY i ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) ORDER BY i;
 SELECT i, fpisa_sum(x) OVER (ORDER BY i ROWS BETWEEN CURRENT ROW AND CURRENT ROW)
 	FROM (VALUES (1, 'NaN'::real), (2, 'Infinity'), (3, '-Infinity'), (4, 0), (5, NULL)) t(i, x) ORDER BY i;
+-- The sum of reals as double precision is rounded once, to more bits.
+SELECT fpisa_sum(x), fpisa_sum8(x), fpisa_sum8(x) FILTER (WHERE i = 5) FROM v;
+SELECT i, fpisa_sum8(x) OVER (ORDER BY i ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM v ORDER BY i;
 -- Sums of no values.
 SELECT fpisa_sum(x), fpisa_avg(y) FROM v WHERE i > 5;
 SELECT fpisa_sum(x), fpisa_avg(y) FROM v WHERE i = 4;

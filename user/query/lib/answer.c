@@ -127,10 +127,11 @@ static int choose_form(struct fpisa_query *q)
 			continue;
 		describe_column(fpisa_query_value(w, 0), first);
 		describe_column(fpisa_query_value(w, i), other);
-		return fpisa_fail(-EINVAL,
-				  "columns %s and %s are not aggregated by one query at an aggregator; use --prune workers, "
-				  "or one query for reals and doubles, and another for integers and decimals",
-				  first, other);
+		return fpisa_fail(
+			-EINVAL,
+			"columns %s and %s are not aggregated by one query at an aggregator; use --prune workers, "
+			"or one query for reals and doubles, and another for integers and decimals",
+			first, other);
 	}
 	q->form = q->form ? q->form : FPISA_FORM_REAL;
 	return 0;
@@ -897,7 +898,7 @@ static int next_distinct(struct fpisa_query *q, const struct fpisa_query_group *
 static int next_of_groups(struct fpisa_query *q)
 {
 	const struct fpisa_query_group *g = &q->ahead;
-	size_t bytes;
+	size_t bytes = 0;
 	int rc = q->is_ahead ? 1 : next_group(q, &g);
 
 	if (!rc && q->options.total && !q->next++)

@@ -68,8 +68,8 @@ enum fpisa_query_way {
 };
 
 struct fpisa_query_open {
-	__u8 kind;    /* enum fpisa_job_kind, or FPISA_QUERY_SCAN */
-	__u8 pruning; /* enum fpisa_pruning */
+	__u8 kind;	   /* enum fpisa_job_kind, or FPISA_QUERY_SCAN */
+	__u8 pruning;	   /* enum fpisa_pruning */
 	__u8 preaggregate; /* 1: add rows by key; FPISA_QUERY_ADAPT: only if the first rows have few enough keys */
 	__u8 ascending;
 	__u32 query;

@@ -29,7 +29,7 @@ struct fpisa_groups {
 	 */
 	const struct fpisa_query_spill *spill;
 	void *spill_arg;
-	int spilled;	 /* groups have been spilled, so a key may have several records */
+	int spilled; /* groups have been spilled, so a key may have several records */
 	/*
 	 * bit i: values with number i + 1, the last byte of their keys, are doubles, although config.form is an integer
 	 * form; set this after fpisa_groups_init()

@@ -103,7 +103,7 @@ struct fpisa_query {
 	uint32_t n_out;
 	uint8_t automatic; /* options.pruning was FPISA_PRUNING_AUTO */
 	char plan[192];
-	char *names;   /* names of aggregates of several columns, or of the number of distinct values */
+	char *names; /* names of aggregates of several columns, or of the number of distinct values */
 	/* whether `ahead` is the next group, which was read to find the end of a key with distinct values */
 	int is_ahead;
 	struct fpisa_query_group ahead;

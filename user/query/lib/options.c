@@ -22,8 +22,9 @@ static int check_texts(const struct fpisa_query_options *o)
 {
 	const struct {
 		const char *name, *text;
-	} given[] = {{"value", o->value}, {"values", o->values}, {"by", o->by}, {"columns", o->columns}, {"distinct", o->distinct},
-		     {"where", o->where}, {"join", o->join},	 {"on", o->on}, {"join_where", o->join_where}};
+	} given[] = {{"value", o->value},	   {"values", o->values}, {"by", o->by},     {"columns", o->columns},
+		     {"distinct", o->distinct},	   {"where", o->where},	  {"join", o->join}, {"on", o->on},
+		     {"join_where", o->join_where}};
 
 	for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++)
 		if (given[i].text && !*given[i].text)

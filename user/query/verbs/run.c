@@ -110,7 +110,7 @@ struct asked {
 	struct having having;
 	bool numbered; /* whether --query was given */
 	int format;
-	bool pruned;   /* whether --prune was given */
+	bool pruned; /* whether --prune was given */
 };
 
 /* -- options ------------------------------------------------------------------- */
@@ -324,8 +324,9 @@ static int check(const struct asked *a)
 	if (!o->workers)
 		return refuse(BAD_USAGE, "query run: --workers is missing; list the workers' addresses");
 	if (o->distinct && ((!o->by && !o->total) || o->value || o->values || o->join || strchr(o->distinct, ',')))
-		return refuse(BAD_USAGE, "query run: --distinct, a column, requires --by or --total, and excludes --value "
-					 "and --join");
+		return refuse(BAD_USAGE,
+			      "query run: --distinct, a column, requires --by or --total, and excludes --value "
+			      "and --join");
 	if (o->double_sums && (o->limit || (!o->value && !o->values)))
 		return refuse(BAD_USAGE, "query run: --double-sums requires --value, and excludes --limit");
 	if (!o->limit && !o->by && !o->total && (o->value || o->values))

@@ -25,7 +25,7 @@ static int begin(struct columnar *b, struct parquet_wanted want)
 	if (!sql)
 		return -EINVAL;
 	for (int i = 0; i < b->n; i++)
-		b->type[i] = b->as_text			      ? &text :
+		b->type[i] = b->as_text			   ? &text :
 			     want.column[i] == PARQUET_ONE ? &fpisa_column_rows :
 							     &t->schema.column[want.column[i]];
 	return scan_begin(&b->scan, &t->parquet.engine, sql, t->file, (struct scan_columns){b->type, b->n, b->place});

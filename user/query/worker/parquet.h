@@ -48,8 +48,8 @@ int parquet_check(const struct parquet *q, const struct schema *schema, int colu
 
 /* The contents of a statement that reads rows. */
 struct parquet_wanted {
-	bool place;   /* the first column is the row's place, a BIGINT that identifies the row in `places` */
-	bool as_text; /* values have the format of texts in files; else they have the types of the schema */
+	bool place;	   /* the first column is the row's place, a BIGINT that identifies the row in `places` */
+	bool as_text;	   /* values have the format of texts in files; else they have the types of the schema */
 	const int *column; /* numbers in the schema; PARQUET_ONE is the number 1, a BIGINT */
 	int n;
 	/* for each column, conditions of the rows whose value is not replaced by NULL, or NULL; NULL means no conditions */

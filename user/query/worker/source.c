@@ -17,9 +17,9 @@
 #define CHECKED 4096 /* number of rows between two checks of the file */
 /* count of a row that creates a group but adds no value to it */
 #define WITHOUT_VALUE (FPISA_ROW_NO_SUM | FPISA_ROW_NO_ORDER)
-#define SAMPLE 65536 /* number of rows after which a worker decides whether to aggregate the other rows too */
+#define SAMPLE 16384 /* number of rows after which a worker decides whether to aggregate the other rows too */
 #define REDUCED 4.0  /* rows in frames of an aggregated key: terms of the sum, the smallest and the largest value */
-#define UNFIT 16384 /* number of consecutive rows in one turn that the query does not select */
+#define UNFIT 16384  /* number of consecutive rows in one turn that the query does not select */
 
 int source_open(struct source *s, int directory, const struct fpisa_query_open *want,
 		const char *const strings[FPISA_QUERY_STRINGS])
