@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`fpisa plan` prints shares and times that match a linear program solved by bisection, and refuses invalid arguments."""
+import collections
 import json
 import random
 import subprocess
@@ -77,6 +78,40 @@ def test_byteps():
         assert ratio == pytest.approx((n * n + k * n - 2 * k) / (2 * n * (n - 1)) / HEADERS, rel=0.01)
 
 
+def busiest(n, racks, worker, aggregator, uplink):
+    """Return the seconds in which each link carries its bits for one bit of the vector. All results go to one host at a time."""
+    bits = collections.Counter()
+    for w in range(n):
+        rack = w % racks
+        bits["sent", f"worker {w}"] += 1
+        bits["received", f"leaf {rack}"] += 1
+        bits["received", f"worker {w}"] += 1
+        bits["sent", f"leaf {rack}"] += 1
+    for rack in range(racks):
+        for link in f"leaf {rack}", f"uplink {rack}":
+            bits["sent", link] += 1
+            bits["received", link] += 1
+        bits["received", "root"] += 1
+        bits["sent", "root"] += 1
+    rates = {"worker": worker, "leaf": aggregator, "root": aggregator, "uplink": uplink}
+    return max(n / rates[link.split()[0]] for (_, link), n in bits.items())
+
+
+def test_racks():
+    rng = random.Random(draw_seed())
+    bounds = collections.Counter()
+    for _ in range(60):
+        racks = rng.randint(2, 15)
+        n = rng.randint(racks, 64)
+        b, r, u = (rng.choice((20, 100, 1000, 25000)) for _ in range(3))
+        p = plan("--workers", n, "--racks", racks, "--rate", f"{b}M", "--aggregator-rate", f"{r}M", "--uplink", f"{u}M", "--bytes", 1000000)
+        assert (p["racks"], p["rack_workers"]) == (racks, -(-n // racks))
+        assert p["ms"] / HEADERS == pytest.approx(busiest(n, racks, b, r, u) * 8e3, rel=1e-4)
+        assert p["ring_ms"] == pytest.approx(2 * (n - 1) / n * 8e3 / min(b, u), rel=1e-4)
+        bounds[p["bound"].split("'")[0]] += 1
+    assert set(bounds) == {"each worker", "the leaves", "the racks", "the root"}, bounds
+
+
 HEADERS = plan("--workers", 2, "--aggregators", 16, "--rate", "1G", "--bytes", 1000000)["ms"] / 8.0
 
 
@@ -90,6 +125,11 @@ HEADERS = plan("--workers", 2, "--aggregators", 16, "--rate", "1G", "--bytes", 1
     (["--workers", "8", "--aggregators", "1", "--rate", "-1G"], "not a link's rate"),
     (["--workers", "8", "--aggregators", "1", "--rate", "nanG"], "not a link's rate"),
     (["--workers", "8", "--aggregators", "1", "--rate", "1G", "more"], "more"),
+    (["--workers", "8", "--racks", "2", "--rate", "1G"], "give both, such as --racks 2 --uplink 10G"),
+    (["--workers", "8", "--uplink", "2G", "--rate", "1G"], "give both, such as --racks 2 --uplink 10G"),
+    (["--workers", "8", "--racks", "2", "--uplink", "1G", "--rate", "1G", "--aggregators", "2"], "leave --aggregators and --colocated out"),
+    (["--workers", "2", "--racks", "3", "--uplink", "1G", "--rate", "1G"], "give fewer --racks"),
+    (["--workers", "8", "--racks", "16", "--uplink", "1G", "--rate", "1G"], "--racks: '16' is not a number from 2 to 15"),
 ))
 def test_refused(argv, says):
     p = subprocess.run([FPISA, "plan", *argv], stderr=subprocess.PIPE, text=True)

@@ -103,6 +103,30 @@ struct shares shares_of(uint32_t workers, double worker_bits, struct shares_host
 	return s;
 }
 
+uint32_t racks_most(const struct racks *r)
+{
+	return (r->workers + r->racks - 1) / r->racks;
+}
+
+static void bound_by(struct shares *s, enum bound bound, double seconds_a_bit)
+{
+	if (seconds_a_bit <= s->seconds_a_bit * (1 + 1e-9))
+		return;
+	s->bound = bound;
+	s->seconds_a_bit = seconds_a_bit;
+}
+
+struct shares racks_shares(const struct racks *r)
+{
+	struct shares s = {.bound = BOUND_WORKERS, .seconds_a_bit = 1 / r->worker_bits};
+
+	s.ring_seconds_a_bit = 2.0 * (r->workers - 1) / r->workers / fmin(r->worker_bits, r->uplink_bits);
+	bound_by(&s, BOUND_UPLINKS, 1 / r->uplink_bits);
+	bound_by(&s, BOUND_LEAVES, (racks_most(r) + 1) / r->aggregator_bits);
+	bound_by(&s, BOUND_ROOT, r->racks / r->aggregator_bits);
+	return s;
+}
+
 bool shares_warning(const struct shares *s, uint32_t workers, double worker_bits, uint32_t n, char *text, size_t size)
 {
 	double times = s->seconds_a_bit * worker_bits, rings = s->seconds_a_bit / s->ring_seconds_a_bit;
@@ -126,6 +150,12 @@ const char *shares_bound_text(enum bound b)
 		       "or --colocated";
 	case BOUND_HOSTS:
 		return "the links of all hosts, which are full";
+	case BOUND_LEAVES:
+		return "the leaves' links, through which the vectors of a rack arrive; give the leaves a faster link";
+	case BOUND_UPLINKS:
+		return "the racks' uplinks, each of which carries one vector each way; a faster uplink helps";
+	case BOUND_ROOT:
+		return "the root's link, through which a vector of each rack arrives; give the root a faster link";
 	}
 	return "";
 }

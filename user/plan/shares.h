@@ -24,6 +24,9 @@ enum bound {
 	BOUND_WORKERS,	   /* each worker's link has to carry the vector once */
 	BOUND_AGGREGATORS, /* the aggregators' links have to receive the vectors of all workers */
 	BOUND_HOSTS,	   /* all links, workers' and aggregators', are full */
+	BOUND_LEAVES,  /* the link of a rack's leaf has to receive the vectors of the rack's workers, and the result */
+	BOUND_UPLINKS, /* each rack's uplink has to carry a vector each way */
+	BOUND_ROOT,    /* the root's link has to receive a vector of each rack */
 };
 
 struct shares {
@@ -36,6 +39,19 @@ struct shares {
  * their shares and weights.
  */
 struct shares shares_of(uint32_t workers, double worker_bits, struct shares_host *host, uint32_t n);
+
+/* Racks with equal numbers of workers, or nearly so, each with a leaf, below a root outside of the racks */
+struct racks {
+	uint32_t workers, racks; /* number of all workers, at least that of racks; number of racks, at least 1 */
+	/* rates of each link, in bits a second; aggregator_bits is that of leaves and of the root */
+	double worker_bits, aggregator_bits, uplink_bits;
+};
+
+/* Return the number of workers of the largest rack. */
+uint32_t racks_most(const struct racks *r);
+
+/* Compute the least time of an all-reduce by the racks' tree, and by a ring that visits one rack after the other. */
+struct shares racks_shares(const struct racks *r);
 
 /*
  * Write what `shares` means for `workers` of worker_bits that send to n aggregators, as a sentence without its full
