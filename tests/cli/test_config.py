@@ -101,6 +101,30 @@ def test_what_is_too_long_is_not_cut(tmp_path, line):
     assert status == 1 and not out and f"f.conf:3: {line.split()[0]}: '" in lines[0], (status, lines)
 
 
+RACKS = "[manager]\nwithout-key = yes\nleaves = yes\n"
+
+
+def test_racks(tmp_path):
+    """A host is in one rack. IPv4 and IPv6 networks do not overlap each other."""
+    assert check(tmp_path, RACKS + "[rack A]\nhosts = 10.0.1.0/24,10.0.9.7,2001:db8:1::/64\n[rack B]\nhosts = 10.0.2.0/24,fd00::/8\n")[0] == 0
+    for text, line, says in (("[rack A]\n[rack B]\nhosts = 10.0.2.0/24", 4, "rack A has no hosts; add hosts = "),
+                             ("[rack A]\nhosts = ", 5, "hosts has no value"),
+                             ("[rack A B]\nhosts = 10.0.1.1", 4, "'A B' is not the name of a rack; use 1 to 31 letters"),
+                             ("[rack]\nhosts = 10.0.1.1", 4, "'' is not the name of a rack"),
+                             ("[rack A]\nhosts = 10.0.1.1\n[rack A]\nhosts = 10.0.1.2", 6, "rack A is given twice"),
+                             ("[rack A]\nhosts = 10.0.1.1/24", 5, "10.0.1.1/24 has bits set after its prefix length"),
+                             ("[rack A]\nhosts = 10.0.1.1,rack2", 5, "'rack2' is not an IPv4 or IPv6 address"),
+                             ("[rack A]\nhosts = 10.0.1.0/24\n[rack B]\nhosts = 10.0.1.7", 7, "10.0.1.7 is in rack A already"),
+                             ("[rack A]\nhosts = 10.0.1.7\n[rack B]\nhosts = 10.0.0.0/16", 7, "10.0.0.0/16 is in rack A already, at least in part"),
+                             ("[rack A]\nhosts = 2001:db8::/32,2001:db8:1::/64", 5, "2001:db8:1::/64 is in rack A already"),
+                             ("[rack A]\nsize = 4", 5, "'size' is not a key of this section; the keys are hosts$")):
+        status, _, lines = check(tmp_path, RACKS + text + "\n")
+        assert status == 1, text
+        assert re.search(rf"f\.conf:{line}: .*{says}", lines[0]), (text, lines)
+    status, _, lines = check(tmp_path, RACKS.replace("leaves = yes\n", "") + "[rack A]\nhosts = 10.0.1.1\n")
+    assert status == 1 and lines[0].endswith("f.conf:3: racks need leaves = yes in [manager]; add the line, or remove the racks")
+
+
 def test_no_file(tmp_path):
     """If the file is a pipe, it is refused at once, without waiting for a writer."""
     os.mkfifo(tmp_path / "pipe")

@@ -13,90 +13,134 @@
 #include "vectors.h"
 
 #define MOST_HOSTS 24
+#define NOWHERE (-1)
 
-/* A group's ranks, each on a host, and aggregators on hosts. Hosts have numbers; rates are 1 to 3. */
+/* A group's ranks, each on a host, and aggregators on hosts. Hosts have numbers, and may be in racks; rates are 1 to 3. */
 struct site {
 	uint32_t size, n;
 	uint32_t host_of_rank[FPISA_MAX_WORKERS], host_of[MOST_HOSTS];
+	int rack_of_host[MOST_HOSTS + 1];
 	struct leaves_host h[MOST_HOSTS];
 };
+
+static bool same_site(const struct site *s, uint32_t host, uint32_t other)
+{
+	return host == other || (s->rack_of_host[host] != NOWHERE && s->rack_of_host[host] == s->rack_of_host[other]);
+}
+
+static bool has_ranks(const struct site *s, uint32_t host)
+{
+	for (uint32_t r = 0; r < s->size; r++)
+		if (s->host_of_rank[r] == host)
+			return true;
+	return false;
+}
 
 static void fill(struct site *s)
 {
 	for (uint32_t i = 0; i < s->n; i++) {
 		s->h[i].ranks = 0;
+		s->h[i].in_rack = s->rack_of_host[s->host_of[i]] != NOWHERE;
+		s->h[i].colocated = has_ranks(s, s->host_of[i]);
 		for (uint32_t r = 0; r < s->size; r++)
-			if (s->host_of_rank[r] == s->host_of[i])
+			if (same_site(s, s->host_of_rank[r], s->host_of[i]))
 				s->h[i].ranks |= 1ull << r;
 	}
 }
 
-/* Return the first aggregator on a host, or n. */
-static uint32_t first_on(const struct site *s, uint32_t host)
+/* Return the leaf of a host by the contract, or n: without ranks before with ranks, then by rate, then by place. */
+static uint32_t right_leaf(const struct site *s, uint32_t host)
 {
-	uint32_t i = 0;
-
-	while (i < s->n && s->host_of[i] != host)
-		i++;
-	return i;
+	for (int busy = 0; busy < 2; busy++)
+		for (int rate = 3; rate; rate--)
+			for (uint32_t i = 0; i < s->n; i++)
+				if (same_site(s, host, s->host_of[i]) && s->h[i].bits == rate &&
+				    has_ranks(s, s->host_of[i]) == busy)
+					return i;
+	return s->n;
 }
 
-/* Return the root by the contract, or n: of the aggregators without ranks the fastest, and of these the first. */
+/* Return the root by the contract, or n: of the aggregators outside of racks and without ranks the fastest, then the first. */
 static uint32_t right_root(const struct site *s)
 {
 	for (int rate = 3; rate; rate--)
 		for (uint32_t i = 0; i < s->n; i++)
-			if (s->h[i].bits == rate && !s->h[i].ranks)
+			if (s->h[i].bits == rate && s->rack_of_host[s->host_of[i]] == NOWHERE &&
+			    !has_ranks(s, s->host_of[i]))
 				return i;
 	return s->n;
 }
 
-/* Return the number of hosts that the ranks have, or 0 if one of them has no aggregator. */
-static uint32_t hosts_of(const struct site *s)
+/* Return the number of sites that the ranks below `end` have. */
+static uint32_t sites_of(const struct site *s, uint32_t end)
 {
-	uint32_t hosts = 0;
+	uint32_t sites = 0;
 
-	for (uint32_t r = 0; r < s->size; r++) {
+	for (uint32_t r = 0; r < end; r++) {
 		uint32_t earlier = 0;
 
-		if (first_on(s, s->host_of_rank[r]) == s->n)
-			return 0;
-		while (s->host_of_rank[earlier] != s->host_of_rank[r])
+		while (!same_site(s, s->host_of_rank[earlier], s->host_of_rank[r]))
 			earlier++;
-		hosts += earlier == r;
+		sites += earlier == r;
 	}
-	return hosts;
+	return sites;
 }
 
-/* Return whether the site has a tree. If it has one, check the choice. */
-static bool check(struct site *s)
+static enum leaves_choice right_choice(const struct site *s, uint32_t *without)
+{
+	const uint32_t sites = sites_of(s, s->size);
+
+	for (uint32_t r = 0; r < s->size; r++) {
+		*without = r;
+		if (right_leaf(s, s->host_of_rank[r]) == s->n)
+			return LEAVES_NO_LEAF;
+		if (sites_of(s, r + 1) == FPISA_MAX_SHARDS)
+			return LEAVES_TOO_MANY;
+	}
+	if (sites == 1 || sites == s->size)
+		return LEAVES_NO_USE;
+	return right_root(s) == s->n ? LEAVES_NO_ROOT : LEAVES_TREE;
+}
+
+/* Check the choice for a site, and return it. */
+static enum leaves_choice check(struct site *s)
 {
 	struct leaves_tree t;
-	const uint32_t hosts = hosts_of(s), root = right_root(s);
-	const bool right = root < s->n && hosts > 1 && hosts < s->size && hosts < FPISA_MAX_SHARDS;
-	uint32_t lowest = 0;
+	uint32_t lowest = 0, without = 0;
+	const enum leaves_choice right = right_choice(s, &without);
 
 	assert_int_equal(leaves_choose(s->h, s->n, s->size, &t), right);
-	if (!right)
-		return false;
-	assert_int_equal(t.n, hosts + 1);
-	assert_int_equal(t.host[0], root);
+	if (right == LEAVES_NO_LEAF)
+		assert_int_equal(t.without, without);
+	if (right != LEAVES_TREE)
+		return right;
+	assert_int_equal(t.n, sites_of(s, s->size) + 1);
+	assert_int_equal(t.host[0], right_root(s));
 	for (uint32_t r = 0; r < s->size; r++) {
 		assert_true(t.leaf[r] && t.leaf[r] < t.n);
-		assert_int_equal(t.host[t.leaf[r]], first_on(s, s->host_of_rank[r]));
+		assert_int_equal(t.host[t.leaf[r]], right_leaf(s, s->host_of_rank[r]));
 		/* Leaves are ordered by their lowest rank. */
 		assert_true(t.leaf[r] <= lowest + 1);
 		lowest = t.leaf[r] > lowest ? t.leaf[r] : lowest;
 	}
 	for (uint32_t r = s->size; r < FPISA_MAX_WORKERS; r++)
 		assert_int_equal(t.leaf[r], 0);
-	return true;
+	return LEAVES_TREE;
+}
+
+/* Put hosts into racks: none in a third of the sites, and most hosts in the others. */
+static void fill_racks(struct vectors_rng *rng, struct site *s)
+{
+	const uint32_t racks = vectors_below(rng, 3) ? 1 + vectors_below(rng, 6) : 0;
+
+	for (uint32_t k = 0; k <= MOST_HOSTS; k++)
+		s->rack_of_host[k] = racks && vectors_below(rng, 4) ? (int)vectors_below(rng, racks) : NOWHERE;
 }
 
 static void random_sites(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
-	uint32_t trees = 0;
+	uint32_t seen[LEAVES_TOO_MANY + 1] = {0};
 
 	(void)state;
 	for (int i = 0; i < 100000; i++) {
@@ -104,6 +148,7 @@ static void random_sites(void **state)
 				 .n = 1 + vectors_below(&rng, MOST_HOSTS)};
 		const uint32_t hosts = 1 + vectors_below(&rng, s.n + 1);
 
+		fill_racks(&rng, &s);
 		for (uint32_t k = 0; k < s.n; k++) {
 			/* Most hosts have one aggregator. */
 			s.host_of[k] = vectors_below(&rng, 8) ? k : vectors_below(&rng, s.n);
@@ -112,9 +157,11 @@ static void random_sites(void **state)
 		for (uint32_t r = 0; r < s.size; r++)
 			s.host_of_rank[r] = vectors_below(&rng, hosts);
 		fill(&s);
-		trees += check(&s);
+		seen[check(&s)]++;
 	}
-	assert_true(trees > 10000);
+	assert_true(seen[LEAVES_TREE] > 10000);
+	for (int choice = 0; choice <= LEAVES_TOO_MANY; choice++)
+		assert_true(seen[choice] > 100);
 }
 
 /* Hosts 0 and 1 have two ranks each, and host 2 has none. */
@@ -126,6 +173,8 @@ static struct site small(void)
 			 .host_of = {0, 1, 2},
 			 .h = {{.bits = 3}, {.bits = 3}, {.bits = 1}}};
 
+	for (int k = 0; k <= MOST_HOSTS; k++)
+		s.rack_of_host[k] = NOWHERE;
 	fill(&s);
 	return s;
 }
@@ -135,27 +184,51 @@ static void no_tree(void **state)
 	struct site s = small();
 
 	(void)state;
-	assert_true(check(&s));
+	assert_int_equal(check(&s), LEAVES_TREE);
 	s.n = 2;
-	assert_false(check(&s));
+	assert_int_equal(check(&s), LEAVES_NO_ROOT);
 	s = small();
 	s.host_of_rank[3] = 7;
 	fill(&s);
-	assert_false(check(&s));
+	assert_int_equal(check(&s), LEAVES_NO_LEAF);
 	s = small();
 	s.host_of_rank[1] = s.host_of_rank[3] = 0;
 	fill(&s);
-	assert_false(check(&s));
+	assert_int_equal(check(&s), LEAVES_NO_USE);
 	s = small();
 	s.size = 2;
 	fill(&s);
-	assert_false(check(&s));
+	assert_int_equal(check(&s), LEAVES_NO_USE);
+}
+
+/* Two racks of two hosts with a rank each. The aggregators of the first rack are on a host without ranks and with ranks. */
+static void two_racks(void **state)
+{
+	struct site s = {.size = 4,
+			 .n = 4,
+			 .host_of_rank = {0, 1, 2, 3},
+			 .host_of = {0, 4, 3, 5},
+			 .rack_of_host = {0, 0, 1, 1, 0, NOWHERE},
+			 .h = {{.bits = 3}, {.bits = 1}, {.bits = 1}, {.bits = 1}}};
+	struct leaves_tree t;
+
+	(void)state;
+	fill(&s);
+	assert_int_equal(check(&s), LEAVES_TREE);
+	assert_int_equal(leaves_choose(s.h, s.n, s.size, &t), LEAVES_TREE);
+	assert_true(t.n == 3 && t.host[0] == 3 && t.host[1] == 1 && t.host[2] == 2);
+	assert_true(t.leaf[0] == 1 && t.leaf[1] == 1 && t.leaf[2] == 2 && t.leaf[3] == 2);
+	/* An aggregator in a rack without ranks is not the root. */
+	s.rack_of_host[5] = 2;
+	fill(&s);
+	assert_int_equal(check(&s), LEAVES_NO_ROOT);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_tree),
+		cmocka_unit_test(two_racks),
 		cmocka_unit_test(random_sites),
 	};
 

@@ -896,6 +896,90 @@ static void no_tree(void **state)
 	assert_int_equal(w->of[3].inbox[w->of[3].n - 2].type, FPISA_MANAGER_AGGREGATORS);
 }
 
+/*
+ * Return a world with rack A, hosts 0 to 15, and rack B, 2001:db8::/64 and hosts 16 to 31. Each rack has an aggregator on
+ * a host without ranks.
+ */
+static struct world *world_with_racks(void)
+{
+	struct world *w = new_world();
+
+	strcpy(w->policy.aggregator_key[w->policy.aggregator_keys++], "aggs");
+	w->policy.leaves = true;
+	w->rate = 20000;
+	assert_int_equal(manager_rack_add(&w->policy, "A"), 0);
+	assert_int_equal(manager_rack_hosts(&w->policy, "10.0.0.0/28"), 0);
+	assert_int_equal(manager_rack_add(&w->policy, "B"), 0);
+	assert_int_equal(manager_rack_hosts(&w->policy, "2001:db8::/64,10.0.0.16/28"), 0);
+	for (uint32_t i = 0; i < 2; i++)
+		register_at(w, AGG + (int)i, 15 + 16 * i, "aggs", 10000, FPISA_VERSION);
+	return w;
+}
+
+/* Return the record of a new group whose ranks are on these four hosts. */
+static const struct group_record *gather_on(struct world *w, const uint32_t *host, const char *name)
+{
+	static int next;
+
+	for (uint32_t r = 0; r < 4; r++)
+		join(w, call(w, next++ % AGG, host[r], "key"), name, r, 4);
+	for (int i = 0; i < GROUPS; i++)
+		if (!strcmp(w->m.group[i].record.name, name))
+			return &w->m.group[i].record;
+	fail();
+	return NULL;
+}
+
+static uint32_t host_of_aggregator(const struct group_record *r, int i)
+{
+	return ntohl(r->aggregator[i].address.w[3]) & 0xff;
+}
+
+static void a_tree_of_two_racks(void **state)
+{
+	struct world *w = world_with_racks();
+	const struct group_record *r = gather_on(w, (const uint32_t[]){1, 17, 18, 2}, "across");
+
+	(void)state;
+	assert_true(r->aggregators == 3 && !r->elsewhere);
+	assert_true(host_of_aggregator(r, 0) == 0xfe && host_of_aggregator(r, 1) == 15 && host_of_aggregator(r, 2) == 31);
+	assert_true(!*r->rack[0] && !strcmp(r->rack[1], "A") && !strcmp(r->rack[2], "B"));
+	assert_true(r->leaf[0] == 1 && r->leaf[1] == 2 && r->leaf[2] == 2 && r->leaf[3] == 1);
+	/* Two ranks are on a host without rack and without an aggregator. */
+	r = gather_on(w, (const uint32_t[]){1, 2, 40, 40}, "outside");
+	assert_true(r->aggregators == 3 && !r->leaf[0]);
+	assert_non_null(strstr(
+		w->said, "group outside: no tree: rank 2 at 10.0.0.40 has no aggregator in its rack, or on its host"));
+	/* The manager's host is in a rack, too. */
+	w = world_with_racks();
+	assert_int_equal(manager_rack_hosts(&w->policy, "10.0.0.254"), 0);
+	r = gather_on(w, (const uint32_t[]){1, 17, 18, 2}, "no-root");
+	assert_true(!r->leaf[0]);
+	assert_non_null(strstr(w->said, "group no-root: no tree: no aggregator can be its root"));
+}
+
+/* A group within one rack has only aggregators of its rack. Each of the rack's hosts is then a site. */
+static void a_group_in_one_rack(void **state)
+{
+	struct world *w = world_with_racks();
+	const struct group_record *r = gather_on(w, (const uint32_t[]){1, 2, 3, 4}, "shares");
+
+	(void)state;
+	assert_true(r->aggregators == 1 && r->elsewhere && !r->leaf[0]);
+	assert_true(host_of_aggregator(r, 0) == 15 && !strcmp(r->rack[0], "A"));
+	register_at(w, AGG + 2, 1, "aggs", 10000, FPISA_VERSION);
+	register_at(w, AGG + 3, 2, "aggs", 10000, FPISA_VERSION);
+	r = gather_on(w, (const uint32_t[]){1, 1, 2, 2}, "tree");
+	assert_true(r->aggregators == 3 && r->elsewhere);
+	assert_true(host_of_aggregator(r, 0) == 15 && host_of_aggregator(r, 1) == 1 && host_of_aggregator(r, 2) == 2);
+	assert_true(r->leaf[0] == 1 && r->leaf[1] == 1 && r->leaf[2] == 2 && r->leaf[3] == 2);
+	/* If the rack has no aggregator, the group uses the others. */
+	for (int i = 0; i < 4; i++)
+		lose(w, &w->of[AGG + i]);
+	r = gather_on(w, (const uint32_t[]){1, 2, 3, 4}, "else");
+	assert_true(r->aggregators == 1 && host_of_aggregator(r, 0) == 0xfe && !r->elsewhere);
+}
+
 /* After a restart, leaves without a job of the group need not have kept one. */
 static void a_tree_after_a_restart(void **state)
 {
@@ -1994,6 +2078,8 @@ int main(void)
 		cmocka_unit_test(windows_of_a_tree),
 		cmocka_unit_test(a_tree_with_the_manager_as_a_leaf),
 		cmocka_unit_test(no_tree),
+		cmocka_unit_test(a_tree_of_two_racks),
+		cmocka_unit_test(a_group_in_one_rack),
 		cmocka_unit_test(a_tree_after_a_restart),
 		cmocka_unit_test(who_may_not_register),
 		cmocka_unit_test(a_link_local_address),

@@ -9,6 +9,8 @@
  *	workers = 10.0.0.11,10.0.0.12
  *	[manager]		keys: see manager/policy.c; limits for `fpisa serve`
  *	[key train]		keys: the same; limits for the groups of a key
+ *	[rack A]		hosts of a rack, for the trees of groups
+ *	hosts = 10.0.1.0/24
  *
  * A key is an option without its dashes, and the verb's own parser parses its value. The value of an option without an
  * argument is yes or no. parser.c reads and checks the file. apply.c examines the machine and creates missing objects.

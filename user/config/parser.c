@@ -20,13 +20,14 @@
 #define MAX_KEYS 64
 #define KEYS_LEN 512
 
-enum section { NOWHERE, SKIPPED, DATAPATH, INTERFACE, JOB, MANAGER, KEY };
+enum section { NOWHERE, SKIPPED, DATAPATH, INTERFACE, JOB, MANAGER, KEY, RACK };
 
 struct reader {
 	struct config *c;
 	enum section section;
 	struct manager_quota *quota; /* quota of the current section [key NAME] */
 	int line, errors;
+	int rack_line;		    /* line of the latest [rack NAME]; 0: none */
 	int errors_before;	    /* number of errors before the current section */
 	int key_line[MAX_KEYS];	    /* line of each key of the current section, by index in its table; 0: not given */
 	bool sound[FPISA_MAX_JOBS]; /* jobs of the file whose sections have no errors */
@@ -54,6 +55,8 @@ static const struct option *table(enum section s)
 		return manager_options;
 	if (s == KEY)
 		return manager_key_options;
+	if (s == RACK)
+		return manager_rack_options;
 	if (s != JOB)
 		return load_options;
 	if (!job->name)
@@ -66,7 +69,7 @@ static bool is_key(enum section s, const struct option *o)
 {
 	bool mode = !strcmp(o->name, "mode");
 
-	if (s == JOB || s == MANAGER || s == KEY)
+	if (s == JOB || s == MANAGER || s == KEY || s == RACK)
 		return true;
 	if (s == INTERFACE)
 		return mode;
@@ -108,6 +111,8 @@ static int take(struct reader *r, const struct option *o, char *value)
 		return manager_option(&c->manager, o->val, value);
 	if (r->section == KEY)
 		return manager_key_option(r->quota, o->val, value);
+	if (r->section == RACK)
+		return manager_rack_hosts(&c->manager, value);
 	optarg = value;
 	if (r->section == INTERFACE)
 		return load_option(&c->interface[c->interfaces - 1].load, o->val, &c->common);
@@ -124,8 +129,8 @@ static int read_key(struct reader *r, char *name, char *value)
 	if (r->section == NOWHERE)
 		return refuse(
 			-EINVAL,
-			"'%s' is outside a section; begin one first: [datapath], [interface DEV], [job N], [manager] "
-			"or [key NAME]",
+			"'%s' is outside a section; begin one first: [datapath], [interface DEV], [job N], [manager], "
+			"[key NAME] or [rack NAME]",
 			name);
 	o = find_key(r->section, name);
 	if (!o)
@@ -173,6 +178,12 @@ static void end_section(struct reader *r)
 	if (r->section == MANAGER) {
 		at(r, r->c->manager_line);
 		r->errors += !!manager_policy_check(&r->c->manager);
+	}
+	if (r->section == RACK && !r->key_line[0]) {
+		at(r, r->rack_line);
+		r->errors++;
+		refuse(-EINVAL, "rack %s has no hosts; add hosts = ADDR,ADDR/LENGTH,...",
+		       r->c->manager.rack[r->c->manager.racks - 1]);
 	}
 	if (r->section == DATAPATH && s->queue && !s->cpus) {
 		at(r, r->c->datapath_line);
@@ -249,6 +260,17 @@ static int begin_key(struct reader *r, const char *name)
 	return err;
 }
 
+static int begin_rack(struct reader *r, const char *name)
+{
+	int err = manager_rack_add(&r->c->manager, name);
+
+	if (err)
+		return err;
+	r->rack_line = r->line;
+	r->section = RACK;
+	return 0;
+}
+
 /* Begin a section. Keys of a refused section are not checked. */
 static int begin_section(struct reader *r, char *name)
 {
@@ -257,8 +279,8 @@ static int begin_section(struct reader *r, char *name)
 	r->section = SKIPPED;
 	if (!*end || end[1])
 		return refuse(-EINVAL,
-			      "the line is not a section; use [datapath], [interface DEV], [job N], [manager] or [key "
-			      "NAME]");
+			      "the line is not a section; use [datapath], [interface DEV], [job N], [manager], [key NAME] "
+			      "or [rack NAME]");
 	*end = 0;
 	name += strspn(name, " \t");
 	kind = strsep(&name, " \t");
@@ -275,9 +297,11 @@ static int begin_section(struct reader *r, char *name)
 		return begin_manager(r, name);
 	if (!strcmp(kind, "key"))
 		return begin_key(r, name);
+	if (!strcmp(kind, "rack"))
+		return begin_rack(r, name);
 	return refuse(-EINVAL,
-		      "[%s] is not a section; the sections are [datapath], [interface DEV], [job N], [manager] and "
-		      "[key NAME]",
+		      "[%s] is not a section; the sections are [datapath], [interface DEV], [job N], [manager], [key "
+		      "NAME] and [rack NAME]",
 		      kind);
 }
 
@@ -395,6 +419,11 @@ static void end_file(struct reader *r)
 
 		at(r, c->manager_line);
 		r->errors += !!manager_policy_fit(&p, c->load.slots);
+	}
+	if (r->rack_line && !c->manager.leaves) {
+		at(r, r->rack_line);
+		r->errors++;
+		refuse(-EINVAL, "racks need leaves = yes in [manager]; add the line, or remove the racks");
 	}
 	if (r->errors)
 		return;

@@ -49,6 +49,7 @@ struct group_record {
 	 * aggregator 0 is the root, and the others are leaves.
 	 */
 	__u8 leaf[FPISA_MAX_WORKERS];
+	char rack[FPISA_MAX_SHARDS][FPISA_PSK_NAME]; /* name of each aggregator's rack; "": not in a rack */
 	char name[FPISA_MANAGER_NAME];
 	char owner[FPISA_PSK_NAME]; /* name of the group's key; "" without a key */
 	struct fpisa_address address[FPISA_MAX_WORKERS];

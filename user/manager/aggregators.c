@@ -261,38 +261,74 @@ static __u64 ranks_here(const struct manager_group *g)
 	return ranks;
 }
 
-/* Aggregators to choose from. The first is this datapath. */
+/* Aggregators to choose from. A rack is an index in the policy, or -1 for a host outside of the racks. */
 struct candidates {
+	int rack_of_rank[FPISA_MAX_WORKERS];
+	int only; /* rack of all aggregators; -1: they may be anywhere */
 	__u32 n;
 	struct fpisa_manager_aggregator at[1 + AGGREGATORS];
 	struct shares_host shares[1 + AGGREGATORS];
 	struct leaves_host leaves[1 + AGGREGATORS];
+	int rack[1 + AGGREGATORS];
 };
 
-static void add_candidate(struct candidates *c, const struct fpisa_address *address, __u32 port, __u32 rate, __u64 ranks)
+static __u64 ranks_of_rack(const struct manager_group *g, const struct candidates *c, int rack)
 {
-	c->at[c->n] = (struct fpisa_manager_aggregator){.address = *address, .port = (__u16)port};
-	c->shares[c->n] = (struct shares_host){.bits = rate, .colocated = ranks != 0};
-	c->leaves[c->n++] = (struct leaves_host){.bits = rate, .ranks = ranks};
+	__u64 ranks = 0;
+
+	for (__u32 r = 0; r < g->record.size; r++)
+		if (c->rack_of_rank[r] == rack)
+			ranks |= 1ull << r;
+	return ranks;
+}
+
+/* Return the ranks of the site of an aggregator whose host has the ranks `here`. Within one rack, each host is a site. */
+static __u64 ranks_of_site(const struct manager_group *g, const struct candidates *c, int rack, __u64 here)
+{
+	const __u64 near = ranks_of_rack(g, c, rack);
+
+	return rack >= 0 && c->only < 0 ? near : here & near;
+}
+
+/* Add an aggregator whose host has the address `host` and the ranks `here`. */
+static void add_candidate(const struct manager *m, const struct manager_group *g, struct candidates *c,
+			  const struct fpisa_manager_aggregator *at, const struct fpisa_address *host, __u32 rate,
+			  __u64 here)
+{
+	const int rack = manager_rack_of(m->policy, host);
+
+	if (c->only >= 0 && rack != c->only)
+		return;
+	c->at[c->n] = *at;
+	c->rack[c->n] = rack;
+	c->shares[c->n] = (struct shares_host){.bits = rate, .colocated = here != 0};
+	c->leaves[c->n++] = (struct leaves_host){.bits = rate,
+						 .in_rack = rack >= 0 && c->only < 0,
+						 .colocated = here != 0,
+						 .ranks = ranks_of_site(g, c, rack, here)};
 }
 
 /*
- * List the aggregators to choose from: this datapath, and all that are connected by addresses of the family of the
- * group, because a rank has one socket for all of its aggregators.
+ * List the aggregators to choose from, of the rack `only` if it is not -1: this datapath, and all that are connected by
+ * addresses of the family of the group, because a rank has one socket for all of its aggregators.
  */
-static void list_candidates(const struct manager *m, const struct manager_group *g, struct candidates *c)
+static void list_candidates(const struct manager *m, const struct manager_group *g, int only, struct candidates *c)
 {
+	const struct fpisa_manager_aggregator own = {.address = g->record.local, .port = m->aggregator_port};
+
+	c->only = only;
 	c->n = 0;
-	add_candidate(c, &g->record.local, m->aggregator_port, m->ops->rate(m->arg, &g->record), ranks_here(g));
+	add_candidate(m, g, c, &own, &own.address, m->ops->rate(m->arg, &g->record), ranks_here(g));
 	for (int i = 0; i < AGGREGATORS; i++) {
 		const struct manager_aggregator *a = &m->aggregator[i];
 		const struct aggregator_record *r = &a->record;
+		const struct fpisa_manager_aggregator at = {.address = r->address, .port = (__u16)r->port};
 
 		if (!a->caller || m->now_ms < a->not_before_ms ||
 		    fpisa_is_ipv4(&r->address) != fpisa_is_ipv4(&g->record.local) ||
-		    (fpisa_same_address(&r->address, &c->at[0].address) && r->port == c->at[0].port))
+		    (fpisa_same_address(&r->address, &own.address) && r->port == own.port))
 			continue;
-		add_candidate(c, &r->address, r->port, r->rate, ranks_of_host(g, &r->host));
+		add_candidate(m, g, c, &at, &r->host, r->rate, ranks_of_host(g, &r->host));
 	}
 }
 
@@ -377,19 +413,58 @@ static void tell_list(struct manager *m, struct manager_group *g)
 	}
 }
 
+/* Add an aggregator to the group. */
+static void take_candidate(struct manager *m, struct manager_group *g, const struct candidates *c, __u32 i, __u32 weight)
+{
+	const __u32 place = g->record.aggregators++;
+
+	g->record.aggregator[place] = c->at[i];
+	g->record.aggregator[place].weight = (__u16)weight;
+	if (c->rack[i] >= 0)
+		strcpy(g->record.rack[place], m->policy->rack[c->rack[i]]);
+	g->record.elsewhere &= !manager_is_own(m, g, place);
+}
+
+/* Say why the group has no tree, unless it needs none. */
+static void say_no_tree(struct manager *m, const struct manager_group *g, enum leaves_choice choice,
+			const struct leaves_tree *t)
+{
+	char a[FPISA_ADDRESS_LEN], text[512];
+
+	if (choice == LEAVES_NO_ROOT)
+		snprintf(text, sizeof(text),
+			 "group %s: no tree: no aggregator can be its root; run fpisa serve --manager on a host without ranks, "
+			 "outside of the racks",
+			 g->record.name);
+	else if (choice == LEAVES_NO_LEAF)
+		snprintf(text, sizeof(text),
+			 "group %s: no tree: rank %u at %s has no aggregator in its rack, or on its host; run fpisa serve "
+			 "--manager there",
+			 g->record.name, t->without, fpisa_address_text(&g->record.address[t->without], a));
+	else if (choice == LEAVES_TOO_MANY)
+		snprintf(text, sizeof(text),
+			 "group %s: no tree: the ranks are in more than %d racks and hosts; use larger racks, or smaller groups",
+			 g->record.name, FPISA_MAX_SHARDS - 1);
+	else
+		return;
+	m->ops->say(m->arg, text);
+}
+
 /* Choose a tree, if the policy allows trees and there is one. */
 static bool choose_tree(struct manager *m, struct manager_group *g, const struct candidates *c)
 {
+	enum leaves_choice choice;
 	struct leaves_tree t;
 
-	if (!m->policy->leaves || !leaves_choose(c->leaves, c->n, g->record.size, &t))
+	if (!m->policy->leaves)
 		return false;
-	for (__u32 i = 0; i < t.n; i++) {
-		g->record.aggregator[i] = c->at[t.host[i]];
-		g->record.aggregator[i].weight = 1;
-		g->record.elsewhere &= t.host[i] != 0;
+	choice = leaves_choose(c->leaves, c->n, g->record.size, &t);
+	if (choice != LEAVES_TREE) {
+		say_no_tree(m, g, choice, &t);
+		return false;
 	}
-	g->record.aggregators = t.n;
+	for (__u32 i = 0; i < t.n; i++)
+		take_candidate(m, g, c, t.host[i], 1);
 	memcpy(g->record.leaf, t.leaf, sizeof(t.leaf));
 	return true;
 }
@@ -403,13 +478,9 @@ static void choose_shares(struct manager *m, struct manager_group *g, struct can
 
 	bits = fill_rates(g, c->shares, c->n, &known);
 	s = solve(g->record.size, bits, c->shares, c->n);
-	g->record.elsewhere = !c->shares[0].weight;
-	for (__u32 i = 0; i < c->n; i++) {
-		if (!c->shares[i].weight)
-			continue;
-		c->at[i].weight = (__u16)c->shares[i].weight;
-		g->record.aggregator[g->record.aggregators++] = c->at[i];
-	}
+	for (__u32 i = 0; i < c->n; i++)
+		if (c->shares[i].weight)
+			take_candidate(m, g, c, i, c->shares[i].weight);
 	if (known)
 		say_bound(m, g, &s, bits);
 	tell_list(m, g);
@@ -417,13 +488,20 @@ static void choose_shares(struct manager *m, struct manager_group *g, struct can
 
 void manager_choose(struct manager *m, struct manager_group *g)
 {
-	struct candidates c;
+	struct candidates c = {.n = 0};
 
-	list_candidates(m, g, &c);
+	for (__u32 r = 0; r < g->record.size; r++)
+		c.rack_of_rank[r] = manager_rack_of(m->policy, &g->record.address[r]);
+	/* A group within one rack does not use other racks, if its rack has an aggregator. */
+	if (ranks_of_rack(g, &c, c.rack_of_rank[0]) == fpisa_manager_all(g->record.size))
+		list_candidates(m, g, c.rack_of_rank[0], &c);
+	if (!c.n)
+		list_candidates(m, g, -1, &c);
 	g->record.elsewhere = 1;
 	g->record.aggregators = 0;
 	memset(g->record.aggregator, 0, sizeof(g->record.aggregator));
 	memset(g->record.leaf, 0, sizeof(g->record.leaf));
+	memset(g->record.rack, 0, sizeof(g->record.rack));
 	if (!choose_tree(m, g, &c))
 		choose_shares(m, g, &c);
 }

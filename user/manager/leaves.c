@@ -2,42 +2,61 @@
 /* The choice of a group's tree; leaves.h has the contract. */
 #include "leaves.h"
 
-/* Return the index of the fastest aggregator without ranks, or n. */
+/* Return the index of the root, or n. */
 static __u32 root_of(const struct leaves_host *h, __u32 n)
 {
 	__u32 root = n;
 
 	for (__u32 i = 0; i < n; i++)
-		if (!h[i].ranks && (root == n || h[i].bits > h[root].bits))
+		if (!h[i].ranks && !h[i].in_rack && (root == n || h[i].bits > h[root].bits))
 			root = i;
 	return root;
 }
 
-/* Add the leaf of this rank. Return false if its host has no aggregator, or if there are too many leaves. */
-static bool add_leaf(const struct leaves_host *h, __u32 n, __u32 rank, struct leaves_tree *t)
+static bool is_better(const struct leaves_host *a, const struct leaves_host *b)
 {
-	__u32 i = 0;
-
-	while (i < n && !(h[i].ranks >> rank & 1))
-		i++;
-	if (i == n || t->n == FPISA_MAX_SHARDS)
-		return false;
-	for (__u32 r = rank; r < FPISA_MAX_WORKERS; r++)
-		if (h[i].ranks >> r & 1)
-			t->leaf[r] = (__u8)t->n;
-	t->host[t->n++] = i;
-	return true;
+	return a->colocated == b->colocated ? a->bits > b->bits : b->colocated;
 }
 
-bool leaves_choose(const struct leaves_host *h, __u32 n, __u32 size, struct leaves_tree *t)
+/* Return the index of the leaf for this rank, or n if its site has no aggregator. */
+static __u32 leaf_of(const struct leaves_host *h, __u32 n, __u32 rank)
 {
-	const __u32 root = root_of(h, n);
+	__u32 leaf = n;
 
-	*t = (struct leaves_tree){.n = 1, .host = {root}};
-	if (root == n)
-		return false;
-	for (__u32 r = 0; r < size; r++)
-		if (!t->leaf[r] && !add_leaf(h, n, r, t))
-			return false;
-	return t->n > 2 && t->n - 1 < size;
+	for (__u32 i = 0; i < n; i++)
+		if (h[i].ranks >> rank & 1 && (leaf == n || is_better(&h[i], &h[leaf])))
+			leaf = i;
+	return leaf;
+}
+
+/* Add the leaf of this rank, which all ranks of its site have that do not have a leaf yet. */
+static enum leaves_choice add_leaf(const struct leaves_host *h, __u32 n, __u32 rank, struct leaves_tree *t)
+{
+	const __u32 leaf = leaf_of(h, n, rank);
+
+	t->without = rank;
+	if (leaf == n)
+		return LEAVES_NO_LEAF;
+	if (t->n == FPISA_MAX_SHARDS)
+		return LEAVES_TOO_MANY;
+	for (__u32 r = rank; r < FPISA_MAX_WORKERS; r++)
+		if (h[leaf].ranks >> r & 1 && !t->leaf[r])
+			t->leaf[r] = (__u8)t->n;
+	t->host[t->n++] = leaf;
+	return LEAVES_TREE;
+}
+
+enum leaves_choice leaves_choose(const struct leaves_host *h, __u32 n, __u32 size, struct leaves_tree *t)
+{
+	enum leaves_choice choice = LEAVES_TREE;
+
+	*t = (struct leaves_tree){.n = 1, .host = {root_of(h, n)}};
+	for (__u32 r = 0; r < size && choice == LEAVES_TREE; r++)
+		if (!t->leaf[r])
+			choice = add_leaf(h, n, r, t);
+	if (choice != LEAVES_TREE)
+		return choice;
+	if (t->n == 2 || t->n - 1 == size)
+		return LEAVES_NO_USE;
+	return t->host[0] == n ? LEAVES_NO_ROOT : LEAVES_TREE;
 }

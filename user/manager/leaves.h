@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The choice of a tree for a group: each host of its ranks is a leaf, and a host without ranks is the root. The ranks of
- * a host then take the bandwidth of one rank on the host's link.
+ * The choice of a tree for a group: each site of its ranks has a leaf, and an aggregator elsewhere is the root. A site is a
+ * rack, or a host outside of all racks. The ranks of a site then take the bandwidth of one rank on the site's link.
  */
 #ifndef FPISA_MANAGER_LEAVES_H
 #define FPISA_MANAGER_LEAVES_H
@@ -14,23 +14,34 @@
 
 /* An aggregator to choose from */
 struct leaves_host {
-	__u64 ranks; /* bitmap of the group's ranks on its host */
-	double bits; /* rate of its link; any unit */
+	__u64 ranks;	/* bitmap of the group's ranks at its site */
+	bool in_rack;	/* its site is a rack */
+	bool colocated; /* its own host has ranks of the group */
+	double bits;	/* rate of its link; any unit */
+};
+
+enum leaves_choice {
+	LEAVES_TREE,
+	LEAVES_NO_USE,	/* all ranks are at one site, or each rank has a site of its own */
+	LEAVES_NO_ROOT, /* all aggregators are in racks or at sites with ranks */
+	LEAVES_NO_LEAF, /* the site of a rank has no aggregator */
+	LEAVES_TOO_MANY /* there are more sites than a group can have leaves */
 };
 
 struct leaves_tree {
 	__u32 n;		      /* number of aggregators, 3 to FPISA_MAX_SHARDS */
 	__u32 host[FPISA_MAX_SHARDS]; /* the root, and then the leaves in the order of their lowest ranks */
 	__u8 leaf[FPISA_MAX_WORKERS]; /* index of each rank's leaf in host[], from 1 */
+	__u32 without;		      /* LEAVES_NO_LEAF: the lowest rank whose site has no aggregator */
 };
 
 /*
- * Choose the tree of a group with `size` ranks, 1 to FPISA_MAX_WORKERS, among `n` aggregators. The fastest aggregator
- * without ranks is the root, and the first in the list if several are equally fast. If several aggregators are on one
- * host, only the first gets the host's ranks. Return false if there is no tree: no aggregator is without ranks, a rank's
- * host has no aggregator, all ranks are on one host, every host has one rank, or there are more leaves than a group can
- * have.
+ * Choose the tree of a group with `size` ranks, 1 to FPISA_MAX_WORKERS, among `n` aggregators. The root is the fastest
+ * aggregator that is neither in a rack nor at a site with ranks. If a site has several aggregators, its leaf is the
+ * fastest of those whose own host has no ranks, or the fastest if all of these hosts have ranks. Of equally fast
+ * aggregators the first in the list is chosen. If there is no tree, the result is the reason. NO_LEAF and TOO_MANY precede
+ * NO_USE, which precedes NO_ROOT.
  */
-bool leaves_choose(const struct leaves_host *h, __u32 n, __u32 size, struct leaves_tree *t);
+enum leaves_choice leaves_choose(const struct leaves_host *h, __u32 n, __u32 size, struct leaves_tree *t);
 
 #endif

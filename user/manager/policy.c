@@ -65,6 +65,8 @@ const struct option manager_key_options[] = {{"groups", required_argument, NULL,
 					     {"slots", required_argument, NULL, OPT_KEY_SLOTS},
 					     {0}};
 
+const struct option manager_rack_options[] = {{"hosts", required_argument, NULL, 0}, {0}};
+
 void manager_policy_init(struct manager_policy *p)
 {
 	*p = (struct manager_policy){
@@ -106,16 +108,28 @@ __u32 manager_window(__u32 wanted, __u32 free, __u32 others)
 	return wanted <= free ? wanted : 0;
 }
 
+static bool is_in(const struct manager_network *n, const struct fpisa_address *address)
+{
+	const struct fpisa_address own = fpisa_network_of(address, n->bits);
+
+	/* The network ::/0 does not contain IPv4 addresses. */
+	return fpisa_same_address(&own, &n->address) && fpisa_is_ipv4(&own) == fpisa_is_ipv4(address);
+}
+
 bool manager_network_allowed(const struct manager_policy *p, const struct fpisa_address *address)
 {
-	for (int i = 0; i < p->networks; i++) {
-		const struct fpisa_address own = fpisa_network_of(address, p->network[i].bits);
-
-		/* The network ::/0 does not contain IPv4 addresses. */
-		if (fpisa_same_address(&own, &p->network[i].address) && fpisa_is_ipv4(&own) == fpisa_is_ipv4(address))
+	for (int i = 0; i < p->networks; i++)
+		if (is_in(&p->network[i], address))
 			return true;
-	}
 	return !p->networks;
+}
+
+int manager_rack_of(const struct manager_policy *p, const struct fpisa_address *address)
+{
+	for (int i = 0; i < p->rack_networks; i++)
+		if (is_in(&p->rack_network[i].network, address))
+			return p->rack_network[i].rack;
+	return -1;
 }
 
 bool manager_is_exact(const struct fpisa_manager_spec *s)
@@ -167,7 +181,7 @@ static int each(const char *list, int (*take)(struct manager_policy *p, const ch
 }
 
 /* Parse ADDR/LENGTH, or a host's address. */
-static int take_network(struct manager_policy *p, const char *s)
+static int parse_network(const char *what, const char *s, struct manager_network *out)
 {
 	const char *slash = strchr(s, '/');
 	char address[FPISA_ADDRESS_LEN];
@@ -175,24 +189,58 @@ static int take_network(struct manager_policy *p, const char *s)
 	uint64_t length;
 	int err;
 
-	err = parse_address("--networks", first_of(s, strcspn(s, "/"), address, sizeof(address)), &a);
+	err = parse_address(what, first_of(s, strcspn(s, "/"), address, sizeof(address)), &a);
 	if (err)
 		return err;
 	length = fpisa_is_ipv4(&a) ? 32 : 128;
 	if (slash)
-		err = parse_number("--networks", slash + 1, 0, length, &length);
+		err = parse_number(what, slash + 1, 0, length, &length);
 	if (err)
 		return err;
 	length += fpisa_is_ipv4(&a) ? 96 : 0;
 	network = fpisa_network_of(&a, (unsigned int)length);
 	if (!fpisa_same_address(&a, &network))
-		return refuse(BAD_USAGE,
-			      "--networks: %s has bits set after its prefix length; clear them, as in 10.0.0.0/8", s);
+		return refuse(BAD_USAGE, "%s: %s has bits set after its prefix length; clear them, as in 10.0.0.0/8",
+			      what, s);
+	*out = (struct manager_network){.address = a, .bits = (unsigned int)length};
+	return 0;
+}
+
+static int take_network(struct manager_policy *p, const char *s)
+{
+	struct manager_network n;
+	int err = parse_network("--networks", s, &n);
+
+	if (err)
+		return err;
 	if (p->networks == MANAGER_NETWORKS)
 		return refuse(BAD_USAGE, "--networks: more than %d networks are not supported; merge some",
 			      MANAGER_NETWORKS);
-	p->network[p->networks].address = a;
-	p->network[p->networks++].bits = (unsigned int)length;
+	p->network[p->networks++] = n;
+	return 0;
+}
+
+/* Add a network to the last rack. */
+static int take_rack_network(struct manager_policy *p, const char *s)
+{
+	struct manager_network n;
+	int err = parse_network("--hosts", s, &n);
+
+	if (err)
+		return err;
+	for (int i = 0; i < p->rack_networks; i++) {
+		const struct manager_network *o = &p->rack_network[i].network;
+
+		if (is_in(n.bits < o->bits ? &n : o, n.bits < o->bits ? &o->address : &n.address))
+			return refuse(BAD_USAGE,
+				      "--hosts: %s is in rack %s already, at least in part; give each host once", s,
+				      p->rack[p->rack_network[i].rack]);
+	}
+	if (p->rack_networks == MANAGER_RACK_NETWORKS)
+		return refuse(BAD_USAGE, "--hosts: more than %d addresses and networks are not supported; merge some",
+			      MANAGER_RACK_NETWORKS);
+	p->rack_network[p->rack_networks].network = n;
+	p->rack_network[p->rack_networks++].rack = p->racks - 1;
 	return 0;
 }
 
@@ -376,6 +424,26 @@ int manager_key_add(struct manager_policy *p, const char *name, struct manager_q
 	snprintf(p->key[p->keys].name, sizeof(p->key[0].name), "%s", name);
 	*q = &p->key[p->keys++].quota;
 	return 0;
+}
+
+int manager_rack_add(struct manager_policy *p, const char *name)
+{
+	if (!fpisa_psk_name_valid(name))
+		return refuse(BAD_USAGE, "'%s' is not the name of a rack; use 1 to %d letters, digits, '.', '_' and '-'",
+			      name, FPISA_PSK_NAME - 1);
+	for (int i = 0; i < p->racks; i++)
+		if (!strcmp(p->rack[i], name))
+			return refuse(BAD_USAGE, "rack %s is given twice; list all of its hosts in one section", name);
+	if (p->racks == MANAGER_RACKS)
+		return refuse(BAD_USAGE, "more than %d racks are not supported; remove some sections [rack NAME]",
+			      MANAGER_RACKS);
+	strcpy(p->rack[p->racks++], name);
+	return 0;
+}
+
+int manager_rack_hosts(struct manager_policy *p, const char *list)
+{
+	return each(list, take_rack_network, p);
 }
 
 int manager_policy_fit(struct manager_policy *p, __u32 slots)

@@ -17,10 +17,17 @@
 #include "lib/manager/psk.h"
 
 #define MANAGER_NETWORKS 32
+#define MANAGER_RACKS 64
+#define MANAGER_RACK_NETWORKS 256 /* of all racks */
 #define MANAGER_KEYS 64
 #define MANAGER_AGGREGATOR_KEYS 16
 #define MANAGER_WAITING \
 	256 /* connections that are not in a group yet; one more ends the oldest connection of the host that has the most */
+
+struct manager_network {
+	struct fpisa_address address;
+	unsigned int bits; /* length of the prefix; of an IPv4 network 96 more */
+};
 
 /* Limits of what the groups of a key may have at a time */
 struct manager_quota {
@@ -43,7 +50,7 @@ struct manager_policy {
 	bool unicast;		   /* jobs fan out by unicast, even where multicast is possible */
 	struct fpisa_address listen; /* ::: all addresses of both families */
 	bool without_key;
-	bool leaves; /* groups use trees, in which each host of their ranks is a leaf, where that is possible */
+	bool leaves; /* groups use trees, in which each rack or host of their ranks has a leaf, where that is possible */
 	const char *key_file;  /* valid in the process that has read the configuration */
 	bool keyed;	       /* there is a key file */
 	const char *user;      /* account of the process that talks to the network; NULL: the user nobody */
@@ -54,10 +61,14 @@ struct manager_policy {
 	int aggregator_keys;	      /* number of the names of keys by which aggregators register */
 	char aggregator_key[MANAGER_AGGREGATOR_KEYS][FPISA_PSK_NAME];
 	int networks; /* 0: all networks may connect */
+	struct manager_network network[MANAGER_NETWORKS];
+	int racks;
+	char rack[MANAGER_RACKS][FPISA_PSK_NAME];
+	int rack_networks; /* networks of all racks, which do not overlap */
 	struct {
-		struct fpisa_address address;
-		unsigned int bits; /* length of the prefix; of an IPv4 network 96 more */
-	} network[MANAGER_NETWORKS];
+		struct manager_network network;
+		int rack; /* index in rack[] */
+	} rack_network[MANAGER_RACK_NETWORKS];
 	struct manager_quota quota; /* limits of each key; slots 0: as for all groups */
 	int keys;
 	struct manager_key key[MANAGER_KEYS];
@@ -80,6 +91,9 @@ __u32 manager_window(__u32 wanted, __u32 free, __u32 others);
 /* Return whether a host of this address may connect. */
 bool manager_network_allowed(const struct manager_policy *p, const struct fpisa_address *address);
 
+/* Return the index of the rack of the host that has this address, or -1 if the host is not in a rack. */
+int manager_rack_of(const struct manager_policy *p, const struct fpisa_address *address);
+
 /* Return whether a job of this specification has superaccumulators, for which the datapath has fewer slots. */
 bool manager_is_exact(const struct fpisa_manager_spec *s);
 
@@ -91,8 +105,8 @@ bool manager_may_add(const struct manager_policy *p, const char *owner);
 
 /* -- keys of the configuration file ---------------------------------------- */
 
-/* Options of [manager], and of [key NAME], in the format of getopt_long() */
-extern const struct option manager_options[], manager_key_options[];
+/* Options of [manager], of [key NAME], and of [rack NAME], in the format of getopt_long() */
+extern const struct option manager_options[], manager_key_options[], manager_rack_options[];
 
 /* Take an option with its argument `arg`, which must stay valid. Return 0 or BAD_USAGE. */
 int manager_option(struct manager_policy *p, int opt, const char *arg);
@@ -100,6 +114,10 @@ int manager_key_option(struct manager_quota *q, int opt, const char *arg);
 
 /* Add a section [key NAME]; *q is its quota, to be filled. Return 0 or BAD_USAGE. */
 int manager_key_add(struct manager_policy *p, const char *name, struct manager_quota **q);
+
+/* Add a section [rack NAME], and then its hosts, a list of addresses and networks. Return 0 or BAD_USAGE. */
+int manager_rack_add(struct manager_policy *p, const char *name);
+int manager_rack_hosts(struct manager_policy *p, const char *list);
 
 /*
  * Fit the policy to a datapath with that many slots. All of them are given away unless the policy limits them. Return

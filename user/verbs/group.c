@@ -68,23 +68,6 @@ static const char *state_text(const struct group_record *r, __u32 rank)
 					  "here";
 }
 
-/* Print the group's aggregators with their shares, or the root and the leaves of its tree. */
-static void print_aggregators(const struct group_record *r)
-{
-	char a[ENDPOINT_LEN], ranks[RANKS_LEN];
-
-	for (__u32 i = 0; i < r->aggregators && r->aggregators > 1; i++) {
-		fpisa_endpoint_text(&r->aggregator[i].address, r->aggregator[i].port, a);
-		if (!r->leaf[0])
-			printf("%-11s %s, weight %u\n", i ? "" : "shares", a, r->aggregator[i].weight);
-		else if (!i)
-			printf("root        %s\n", a);
-		else
-			printf("%-11s %s, ranks %s\n", i > 1 ? "" : "leaves", a,
-			       ranks_text(group_leaf_ranks(r, i), ranks));
-	}
-}
-
 static void print_group(const struct group_record *r)
 {
 	char a[ADDRESS_LEN], ranks[RANKS_LEN], since[AGE_LEN];
@@ -96,7 +79,7 @@ static void print_group(const struct group_record *r)
 		printf("gathers     %s, waits for %s\n", since, ranks_text(group_missing(r), ranks));
 	else
 		printf("lives       %s\naddress     %s\n", since, address_text(r->local, a));
-	print_aggregators(r);
+	group_print_aggregators(r, "");
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
 		const struct fpisa_manager_spec *s = &r->job[k].made;
 

@@ -65,6 +65,25 @@ double group_age(const struct group_record *r)
 	return now > r->since ? (double)(now - r->since) : 0;
 }
 
+void group_print_aggregators(const struct group_record *r, const char *before)
+{
+	char a[ENDPOINT_LEN], ranks[RANKS_LEN];
+
+	for (__u32 i = 0; i < r->aggregators && r->aggregators > 1; i++) {
+		const char *label = !r->leaf[0] ? "shares" : i ? "leaves" : "root";
+
+		printf("%s%-11s %s", before, i > !!r->leaf[0] ? "" : label,
+		       fpisa_endpoint_text(&r->aggregator[i].address, r->aggregator[i].port, a));
+		if (*r->rack[i])
+			printf(" in rack %s", r->rack[i]);
+		if (!r->leaf[0])
+			printf(", weight %u", r->aggregator[i].weight);
+		else if (i)
+			printf(", ranks %s", ranks_text(group_leaf_ranks(r, i), ranks));
+		putchar('\n');
+	}
+}
+
 static int add_up(struct manager_view *v)
 {
 	struct group_record r;
@@ -135,7 +154,7 @@ struct json_object *aggregator_json(const struct aggregator_record *r)
 
 /*
  * Return the group's shares, including the share of the manager's own datapath. In a tree, the first aggregator is the
- * root, and the others, the leaves, have the ranks of their hosts.
+ * root, and the others, the leaves, have the ranks of their hosts or racks.
  */
 static struct json_object *shares_json(const struct group_record *r)
 {
@@ -148,6 +167,7 @@ static struct json_object *shares_json(const struct group_record *r)
 		json_add_string(o, "address", address_text(r->aggregator[i].address, a));
 		json_add_number(o, "port", r->aggregator[i].port);
 		json_add_number(o, "weight", r->aggregator[i].weight);
+		json_add_string(o, "rack", *r->rack[i] ? r->rack[i] : NULL);
 		if (r->leaf[0])
 			json_object_object_add(o, "ranks", ranks_json(group_leaf_ranks(r, i)));
 		json_object_array_add(list, o);

@@ -39,6 +39,9 @@ struct json_object *aggregator_json(const struct aggregator_record *r);
 __u64 group_here(const struct group_record *r);	   /* bitmap of the connected ranks */
 __u64 group_missing(const struct group_record *r); /* bitmap of the ranks that have not joined yet */
 double group_age(const struct group_record *r);	   /* seconds */
+
+/* Print the group's aggregators with their shares, or the root and the leaves of its tree. Begin each line with `before`. */
+void group_print_aggregators(const struct group_record *r, const char *before);
 struct json_object *group_json(const struct group_record *r, bool whole);
 
 /* Return the name of a reason of refusals, as in its counter and its metric. Return NULL if the number is not a reason. */

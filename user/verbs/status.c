@@ -68,6 +68,7 @@ static void print_holder(const struct group_record *r)
 	if (group_gathers(r))
 		printf(", waits for ranks %s", ranks_text(group_missing(r), ranks));
 	putchar('\n');
+	group_print_aggregators(r, "              ");
 }
 
 static int print_manager(const struct manager_view *v)

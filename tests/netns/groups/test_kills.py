@@ -14,8 +14,10 @@ import pytest
 from groups import MEMBER, Rank
 from lab import FPISA, LIBRARY, SLOW, draw_seed, end, wait_until
 import test_leaves as leaves
+import test_racks as racks
 from test_colocated_groups import FIRST, HOSTS, hosts  # noqa: F401
 from test_leaves import site as tree  # noqa: F401
+from test_racks import site as two_racks  # noqa: F401
 from test_registration import OTHERS, WORKERS, site  # noqa: F401
 
 HANG_S = 30 * SLOW
@@ -179,25 +181,22 @@ def test_ranks_of_aggregators(hosts, seconds):  # noqa: F811
     assert min(w.joins) > n and min(killed) >= n // HOSTS and sum(ended) == n // 2
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seconds", [600])
-def test_trees(tree, seconds):  # noqa: F811
-    """Ranks, leaves and the root of a group's tree are killed and return. The group continues, with a tree if all are there. Only aggregators
-    in the group's generation are killed, because the death of another one does not end the generation."""
-    rng, net, w, happened = random.Random(draw_seed()), tree.net, Watched(), collections.Counter()
+def kill_in_tree(site, module, seconds):  # noqa: F811
+    """Kill ranks, leaves and the root of a group's tree. Each returns. The group continues, with a tree if all are there. Only aggregators in
+    the group's generation are killed, because the death of another one does not end the generation."""
+    rng, net, w, happened = random.Random(draw_seed()), site.net, Watched(), collections.Counter()
     steps = [{"check": kind, "times": 50, "seed": rng.randrange(3000)} for kind in ("float32", "float64", "int32", "float16")] * 500
-    places = {"leaf 0": (net.worker[0], 0, "--colocated", "eth0"), "leaf 1": (net.worker[1], 1, "--colocated", "eth0"),
-              "root": (net.other, "other", "--rate", "100G")}
-    addresses = dict(zip(places, (*net.addresses, f"{net.subnet}2")))
+    root = f"{net.subnet}2"
+    places = {**net.leaves, root: (net.other, "other", "--rate", "100G")}
     net.other.run(FPISA, "load", "eth0", "--pin", f"{leaves.PINS}/other")
-    agents = {"leaf 0": tree.agents[0], "leaf 1": tree.agents[1], "root": tree.agent(*places["root"])}
+    agents = {**dict(zip(net.leaves, site.agents)), root: site.agent(*places[root])}
 
     def begin(r):
-        argv = net.address, "soak", r, leaves.RANKS, plan(tree.key, steps, leaves.MODE_EXACT)
-        tree.ranks.append(Rank(net.worker[leaves.host_of(r)].spawn(*tree.member, *argv, env=tree.env)))
-        return tree.ranks[-1]
+        argv = net.address, "soak", r, module.RANKS, plan(site.key, steps, leaves.MODE_EXACT)
+        site.ranks.append(Rank(net.worker[module.host_of(r)].spawn(*site.member, *argv, env=site.env)))
+        return site.ranks[-1]
 
-    for r in range(leaves.RANKS):
+    for r in range(module.RANKS):
         w.add(begin(r))
     began = time.monotonic()
     while time.monotonic() < began + seconds:
@@ -205,10 +204,10 @@ def test_trees(tree, seconds):  # noqa: F811
         joins = list(w.joins)
         w.listen(rng.random() * 2)
         there = shares(net)
-        victim = rng.choice(("rank", *(p for p in places if addresses[p] in there)))
+        victim = rng.choice(("rank", *(p for p in places if p in there)))
         happened[victim] += 1
         if victim == "rank":
-            r = rng.randrange(leaves.RANKS)
+            r = rng.randrange(module.RANKS)
             w.ranks[r].kill()
             w.replace(r, begin(r))
         else:
@@ -216,15 +215,28 @@ def test_trees(tree, seconds):  # noqa: F811
             agents[victim].wait(20)
             end(agents[victim])
             w.listen(rng.random() * 1.5)
-            agents[victim] = tree.agent(*places[victim])
+            agents[victim] = site.agent(*places[victim])
         w.until("the next generation", lambda before=joins: all(a > b for a, b in zip(w.joins, before)))
     net.fpisa("group", "kill", "soak")  # the next generation has a tree
-    w.until("partial sums", lambda: all(leaves.all_counters(tree, i, "v_up") for i in range(leaves.HOSTS)))
+    w.until("partial sums", lambda: all(leaves.all_counters(site, pin, "v_up") for _, pin, *_ in net.leaves.values()))
     report(seconds=round(time.monotonic() - began), calls=w.calls, wrong=w.wrong, generations=min(w.joins), happened=happened, errors=w.errors)
     assert w.calls > 10 * seconds
     for rank in w.ranks:
         rank.end()
-    tree.empty()
+    site.empty()
     wait_until("no jobs there", lambda: all(not host.run(FPISA, "job", "list", "--pin", f"{leaves.PINS}/{pin}").strip().splitlines()[1:]
                                             for host, pin, *_ in places.values()), 15)
     net.other.run(FPISA, "unload", "--pin", f"{leaves.PINS}/other")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seconds", [600])
+def test_trees(tree, seconds):  # noqa: F811
+    kill_in_tree(tree, leaves, seconds)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seconds", [600])
+def test_racks(two_racks, seconds):  # noqa: F811
+    """Leaves of racks are killed, of which one is on a host of its own and one on a host with ranks."""
+    kill_in_tree(two_racks, racks, seconds)

@@ -50,6 +50,7 @@ class Site(Switched):
         self.worker = [self.host(address, f"w{i}") for i, address in enumerate(self.addresses)]
         for host in self.worker:
             host.ip("link set lo up")
+        self.leaves = {a: (host, i, "--colocated", "eth0") for i, (a, host) in enumerate(zip(self.addresses, self.worker))}
         self.fpisa("load", "eth0")
 
     def bytes_of(self, i):
@@ -60,8 +61,8 @@ class Site(Switched):
 class Leaves(Groups):
     """The manager, and `fpisa serve` on the other hosts"""
 
-    def __init__(self, net, folder):
-        super().__init__(net, folder, "aggregator-keys = train", "leaves = yes")
+    def __init__(self, net, folder, sections=""):
+        super().__init__(net, folder, "aggregator-keys = train", "leaves = yes", sections=sections)
         self.agents = []
         self.agent_config = os.path.join(folder, "agent.conf")
         with open(self.agent_config, "w") as f:
@@ -103,14 +104,14 @@ def site(bpffs, tmp_path, request):
         net = Site(ipv6=getattr(request, "param", None) == "IPv6")
         leaves = Leaves(net, str(tmp_path))
         leaves.serve()
-        for i, host in enumerate(net.worker):
-            leaves.agent(host, i, "--colocated", "eth0")
+        for place in net.leaves.values():
+            leaves.agent(*place)
         try:
             yield leaves
         finally:
             leaves.close()
-            for i, host in enumerate(net.worker):
-                host.run(FPISA, "unload", "--pin", f"{PINS}/{i}")
+            for host, pin, *_ in net.leaves.values():
+                host.run(FPISA, "unload", "--pin", f"{PINS}/{pin}")
             net.fpisa("unload")
             net.close()
 

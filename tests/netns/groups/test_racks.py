@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Groups over two racks over real XDP. Each rack has a switch with an uplink, two hosts with two ranks each, and one aggregator: in rack A on
+a host of its own, in rack B on a host with ranks. The root is outside of the racks."""
+import errno
+import fractions
+import json
+import random
+import signal
+import struct
+
+import pytest
+
+from aggregators import Switched, pins
+from lab import FPISA, draw_seed, once_within, wait_until
+from test_leaves import EHOSTDOWN, FRAME, MODE_EXACT, PINS, Leaves, all_counters, errors, forever, nearest, over_both, random_values, shares_of
+
+HOSTS, RANKS = 4, 8
+LEAVES = "a", "b"  # the racks and their aggregators
+pytestmark = pytest.mark.together
+
+
+class Site(Switched):
+    """The manager and its datapath at 10.98.0.1, rack A with 10.98.0.17 to .19, and rack B with .34 and .35. Over IPv6 2001:db8:98:: stands
+    for 10.98.0."""
+
+    def __init__(self, ipv6=False):
+        super().__init__()
+        self.subnet, self.frame = ("2001:db8:98::", FRAME + 40) if ipv6 else ("10.98.0.", FRAME + 20)
+        self.address = f"{self.subnet}1"
+        self.agg = self.host(self.address, "m0")
+        self.other = self.host(f"{self.subnet}2", "m1")
+        for rack in LEAVES:
+            self.switch.ip(f"link add rack-{rack} type bridge mcast_snooping 0 forward_delay 0 stp_state 0", f"link set rack-{rack} up",
+                           f"link add up-{rack} type veth peer name core-{rack}",
+                           f"link set up-{rack} master rack-{rack} up", f"link set core-{rack} master br0 up")
+        self.leaf_a = self.in_rack("a", 17)
+        self.addresses = [f"{self.subnet}{n}" for n in (18, 19, 34, 35)]
+        self.worker = [self.in_rack("a", 18), self.in_rack("a", 19), self.in_rack("b", 34), self.in_rack("b", 35)]
+        for host in self.worker:
+            host.ip("link set lo up")
+        self.leaves = {f"{self.subnet}17": (self.leaf_a, "a"), self.addresses[2]: (self.worker[2], "b", "--colocated", "eth0")}
+        self.fpisa("load", "eth0")
+        self.leaf_a.run(FPISA, "load", "eth0", "--pin", f"{PINS}/a")
+
+    def in_rack(self, rack, n):
+        host = self.host(f"{self.subnet}{n}", f"h{n}")
+        self.switch.ip(f"link set h{n} master rack-{rack}")
+        return host
+
+    def racks(self):
+        """Return the sections of the configuration."""
+        prefix = "10/124" if ":" in self.subnet else "16/28"
+        return f"[rack A]\nhosts = {self.subnet}{prefix}\n[rack B]\nhosts = {','.join(self.addresses[2:])}\n"
+
+    def up(self, rack):
+        """Return the bytes that a rack has sent over its uplink."""
+        return json.loads(self.switch.run("ip", "-j", "-s", "link", "show", f"up-{rack}"))[0]["stats64"]["tx"]["bytes"]
+
+
+@pytest.fixture
+def site(bpffs, tmp_path, request):
+    with pins(PINS):
+        net = Site(ipv6=getattr(request, "param", None) == "IPv6")
+        leaves = Leaves(net, str(tmp_path), net.racks())
+        leaves.serve()
+        for place in net.leaves.values():
+            leaves.agent(*place)
+        try:
+            yield leaves
+        finally:
+            leaves.close()
+            for host, pin, *_ in net.leaves.values():
+                host.run(FPISA, "unload", "--pin", f"{PINS}/{pin}")
+            net.fpisa("unload")
+            net.close()
+
+
+def host_of(rank):
+    return rank % HOSTS
+
+
+def in_a(rank):
+    return host_of(rank) < 2
+
+
+def start(site, name, steps_of, ranks=range(RANKS), **options):
+    """Start these ranks, which are numbered from 0 in the group."""
+    running = [site.start(host_of(r), name, i, len(ranks), *steps_of(r), hold=True, **{"mode": MODE_EXACT, **options})
+               for i, r in enumerate(ranks)]
+    for rank in running:
+        answer = rank.line()
+        assert answer["rc"] == 0, answer
+    return running
+
+
+def begin(site, name):
+    """Start sums, and wait until each leaf has sent some."""
+    before = {leaf: all_counters(site, leaf, "v_up") for leaf in LEAVES}
+    ranks = start(site, name, forever)
+    wait_until("partial sums", lambda: all(all_counters(site, leaf, "v_up") > before[leaf] for leaf in LEAVES), 30)
+    return ranks
+
+
+@over_both
+def test_bits(site):
+    """The sums are the exact sums, which are also those without racks. Each rack sends one contribution for each chunk, and status shows
+    the tree."""
+    rng, chunks = random.Random(draw_seed()), 50
+    n = 256 * chunks
+    values = [random_values(rng, n) for _ in range(RANKS)]
+    right = b"".join(nearest(sum(map(fractions.Fraction, column))) for column in zip(*values))
+    words = [struct.pack(f"<{n}f", *v).hex() for v in values]
+    ranks = start(site, "g", lambda r: [{"words": words[r], "type": 1, "op": 1, "count": n}], elements=256)
+    answers = [rank.line() for rank in ranks]
+    assert all(a["rc"] == 0 and bytes.fromhex(a["result"]) == right for a in answers)
+    subnet = site.net.subnet
+    assert [(s["address"], s["rack"], s["ranks"]) for s in shares_of(site, "g")] == [
+        (f"{subnet}1", None, []), (f"{subnet}17", "A", [0, 1, 4, 5]), (f"{subnet}34", "B", [2, 3, 6, 7])]
+    endpoint = (lambda n: f"[{subnet}{n}]:18000") if ":" in subnet else (lambda n: f"{subnet}{n}:18000")
+    for verb in ("status",), ("group", "show", "g"):
+        said = " ".join(site.net.fpisa(*verb).split())
+        assert f"root {endpoint(1)} leaves {endpoint(17)} in rack A, ranks 0,1,4,5 {endpoint(34)} in rack B, ranks 2,3,6,7" in said, said
+    for leaf in LEAVES:
+        assert all_counters(site, leaf, "v_up") == chunks
+
+
+@pytest.mark.alone
+@over_both
+def test_bytes(site):
+    """A rack's uplink carries the bytes of one rank, not of four."""
+    chunks = 2000
+    before = {rack: site.net.up(rack) for rack in LEAVES}
+    for rank in start(site, "g", lambda r: [{"sum": "float32", "count": 256 * chunks}], elements=256):
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["first"] == RANKS * (RANKS + 1) / 2, answer
+    for rack in LEAVES:
+        sent = (site.net.up(rack) - before[rack]) / (chunks * (site.net.frame + 4 * 256))
+        print(f"rack {rack} sent {sent:.2f} times the bytes of a rank")
+        assert sent < 1.1
+
+
+def test_one_rack(site):
+    """The sums of a group within one rack do not use its uplink."""
+    chunks = 1000
+    before = site.net.up("a")
+    ranks = [r for r in range(RANKS) if in_a(r)]
+    for rank in start(site, "g", lambda r: [{"sum": "float32", "count": 256 * chunks}], ranks, elements=256):
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["first"] == sum(range(1, len(ranks) + 1)), answer
+    share, = shares_of(site, "g")
+    assert (share["address"], share["rack"]) == (f"{site.net.subnet}17", "A")
+    assert site.net.up("a") - before < chunks * 256
+
+
+@pytest.mark.alone
+def test_rank_killed(site):
+    """The ranks of both racks name a dead rank within a second."""
+    def kill():
+        ranks = begin(site, "g")
+        ranks[3].kill()
+        took = errors(ranks[:3] + ranks[4:], -errno.ECONNRESET, "rank 3 is gone: its process ended")
+        for rank in ranks:
+            rank.end()
+        wait_until("the end of the group", lambda: not site.net.json("group", "list"), 15)
+        return took
+
+    once_within(1, kill)
+
+
+@pytest.mark.alone
+def test_leaf_killed(site):
+    """All ranks name the dead leaf of a rack within a second. The next group has no tree until the rack has an aggregator again."""
+    ranks = begin(site, "g")
+    site.agents[0].send_signal(signal.SIGKILL)
+    assert errors(ranks, -EHOSTDOWN, f"aggregator {site.net.subnet}17 is gone: its process ended") < 1
+    for rank in ranks:
+        rank.end()
+    ranks = start(site, "h", lambda r: [{"sum": "float32", "count": 10000}])
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["first"] == RANKS * (RANKS + 1) / 2, answer
+    assert [s["rack"] for s in shares_of(site, "h")] == [None, "B"]
+    for rank in ranks:
+        rank.end()
+    site.agent(site.net.leaf_a, "a")
+    begin(site, "i")
+    assert [s["rack"] for s in shares_of(site, "i")] == [None, "A", "B"]
+
+
+@pytest.mark.alone
+def test_root_killed(site):
+    """All ranks name a dead root outside of the racks within a second."""
+    site.net.other.run(FPISA, "load", "eth0", "--pin", f"{PINS}/other")
+    root = site.agent(site.net.other, "other", "--rate", "100G")
+    try:
+        ranks = begin(site, "g")
+        root.send_signal(signal.SIGKILL)
+        assert errors(ranks, -EHOSTDOWN, f"aggregator {site.net.subnet}2 is gone: its process ended") < 1
+        for rank in ranks:
+            rank.end()
+        begin(site, "h")
+        assert shares_of(site, "h")[0]["address"] == f"{site.net.subnet}1"
+    finally:
+        site.net.other.run(FPISA, "unload", "--pin", f"{PINS}/other")
