@@ -118,8 +118,8 @@ TORCH_PACKAGES := ?python3-torch+libtorch-dev+pybind11-dev+python3-dev
 MPI_PACKAGES := ?openmpi-bin+libopenmpi-dev ?mpich+libmpich-dev ?gfortran
 # Programs of other projects that mpi-long runs with the MPI adapter
 MPI_PROGRAMS := ?lammps ?quantum-espresso+quantum-espresso-data ?python3-mpi4py
-# Needed by the suite doors to run Spark and to build its jar (adapters/spark/rules.mk). The engines come from PyPI.
-DOORS_PACKAGES := ?default-jdk-headless python3-venv
+# Needed by the suite doors to run Spark, to build its jar (adapters/spark/rules.mk), and for its JDBC. The engines come from PyPI.
+DOORS_PACKAGES := ?default-jdk-headless ?libpostgresql-jdbc-java python3-venv
 
 .PHONY: all
 all: $(B)/fpisa.o $(B)/fpisa_egress.o $(PROGRAMS) $(LIBS:=.so) $(LIBS:=.a)

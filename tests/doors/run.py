@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Test exact sums in the engines of PyPI: tests/doors/run.py BUILD [--install | PYTEST ARGUMENT...]. Install the engines into BUILD/doors
-once. With --install do no more. Without PyPI the exit status is 77."""
+"""Test exact sums and queries in the engines of PyPI: tests/doors/run.py BUILD [--install | PYTEST ARGUMENT...]. Install the engines into
+BUILD/doors once. With --install do no more. Without PyPI the exit status is 77."""
 import os
 import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ENGINES = ["pandas", "polars", "pyarrow", "duckdb", "datafusion", "dask[dataframe]", "ray", "pyspark", "hypothesis", "pytest", "xsum", "ml_dtypes"]
+ENGINES = ["pandas", "polars", "pyarrow", "duckdb", "datafusion", "dask[dataframe]", "ray", "pyspark", "hypothesis", "pytest", "xsum", "ml_dtypes", "adbc-driver-postgresql"]
 
 
 def environment(build):
