@@ -6,10 +6,11 @@ import math
 import os
 import re
 import select
+import signal
 import struct
 import time
 
-from lab import COMMAND_S, FPISA, SLOW, end, endpoint
+from lab import COMMAND_S, FPISA, SLOW, end, endpoint, wait_until
 
 HARD = [0.0, -0.0, 1e-45, -1e-45, 1.1754942e-38, 3.4028235e38, -3.4028235e38, 1e30, -1e30, 1.0, math.inf, -math.inf, math.nan]
 TIMEOUT_S = int(20 * SLOW)
@@ -152,8 +153,22 @@ def adversarial(rng, kind, rows, keys):
     return [(rng.randrange(keys), rng.uniform(-1e6, 1e6)) for _ in range(rows)]
 
 
+def stopped_in_time(start, count, more):
+    """Return the process of start(), stopped once count() has risen by `more`. If the process has ended by then, because other work delayed
+    this one, start it again."""
+    for _ in range(3):
+        before = count()
+        p = start()
+        wait_until("progress", lambda p=p, before=before: p.poll() is not None or count() > before + more)
+        p.send_signal(signal.SIGSTOP)
+        if p.poll() is None:
+            return p
+    raise AssertionError(p.communicate())
+
+
 def read_whole(p):
-    """Read the results of a running `fpisa query run --json`. Return (answer or None, status, errors)."""
+    """Let `fpisa query run --json` continue if it is stopped, and read its results. Return (answer or None, status, errors)."""
+    p.send_signal(signal.SIGCONT)
     try:
         out, err = p.communicate(timeout=150 * SLOW)
     finally:

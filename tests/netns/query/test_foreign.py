@@ -55,7 +55,7 @@ def test_pruned_by_the_network(far):
         assert said["Pruned By"] == f"network: query 1 at {far.net.address}" and int(said["Rows Pruned"]) > 10000
         assert int(said["Rows Sent"]) == 20000 == int(said["Rows Pruned"]) + int(said["Rows Received"])
         said = explained(far, "SELECT k, max(x) FROM t GROUP BY k", settings)
-        assert said["Pruned By"] == f"network: query 4 at {far.net.address}" and int(said["Rows Absorbed"]) == 20000
+        assert said["Pruned By"] == f"network: query 4 at {far.net.address}" and int(said["Rows Absorbed"]) > 18000  # 500 rows a key
         assert [float(r[0]) for r in far.sql(settings + "SELECT x FROM t ORDER BY x DESC LIMIT 100 OFFSET 7")] == top[7:107]
         assert [float(r[0]) for r in far.sql(settings + "SELECT x FROM t ORDER BY x LIMIT 9")] == top[:-10:-1]
         got = far.sql(settings + "SELECT k, count(*), fpisa_sum(x), min(x), max(x), fpisa_avg(x) FROM t GROUP BY k")

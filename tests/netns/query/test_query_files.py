@@ -57,11 +57,11 @@ def test_silence_beside_progress(lab, tmp_path):
     """A silent worker is named after the timeout and 5 s, even while another worker makes progress."""
     q = Queries(lab(workers=3), str(tmp_path))
     try:
-        read_by_driver(q, tmp_path, ROWS=60, PAUSE_MS=200)
+        read_by_driver(q, tmp_path, ROWS=200, PAUSE_MS=200)
         q.workers[1].send_signal(signal.SIGSTOP)
         begun = time.monotonic()
         says = q.fails(*GROUPS, "--timeout", 1, network=False)
-        assert f"worker {q.net.addresses[1]}:18001: no answer in 1000 ms" in says and time.monotonic() - begun < 11, says
+        assert f"worker {q.net.addresses[1]}:18001: no answer in 1000 ms" in says and time.monotonic() - begun < 30, says
     finally:
         q.close()
 
@@ -80,7 +80,7 @@ def test_driver_ends_with_its_query(asked, tmp_path):
     scan = scan_of(q)
     q.workers[0].send_signal(signal.SIGKILL)
     wait_until("its end with the worker", lambda: not alive(scan))
-    assert p.wait(30) == 1 and "the connection ended" in p.stderr.read()
+    assert p.wait(60) == 1 and "the connection ended" in p.stderr.read()
     read_by_driver(q, tmp_path, END="kill")
     assert "the connection ended" in q.fails(*GROUPS, network=False)
     read_by_driver(q, tmp_path, END="fail")
@@ -91,7 +91,7 @@ def test_driver_ends_with_its_query(asked, tmp_path):
 
 def test_parquet_written_while_it_is_read(asked, tmp_path):
     q = asked
-    path = read_by_driver(q, tmp_path, ROWS=20, PAUSE_MS=100)
+    path = read_by_driver(q, tmp_path, ROWS=40, PAUSE_MS=100)
     for hide in False, True:
         os.utime(path, (1000000, 1000000))
         time.sleep(0.1)

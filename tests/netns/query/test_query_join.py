@@ -8,13 +8,14 @@ import signal
 import pytest
 
 import queries
-from lab import children, draw_seed, wait_until
-from queries import Queries, read_whole
+from lab import children, draw_seed
+from queries import Queries, read_whole, stopped_in_time
 
 # cold: these tests put more programs into the program array than a load does
 pytestmark = [pytest.mark.cold, pytest.mark.families(spread=True)]
 
 KEYS = 1000
+JOIN = "--join", "small", "--on", "k=key"
 FAULTS = "drop=0.2,duplicate=0.1,reorder=0.1,delay=0.05,corrupt=0.05"
 BIG = "k int64", "d date not null", "v real not null", "s text not null"
 SMALL = "key int64 not null", "size int32"
@@ -67,7 +68,7 @@ def test_random_joins(asked):
         keys = {k for k, s in other if size is None or s == size}
         more = ("--where", "s<>''") if rng.random() < 0.5 else ()
         print("round", i, "query", number, "rows", len(rows), "keys", len(keys), more)
-        got, counts = q.run("--join", "small", "--on", "k=key", *(("--join-where", f"size={size}") if size else ()), *more,
+        got, counts = q.run(*JOIN, *(("--join-where", f"size={size}") if size else ()), *more,
                             *(("--debug-faults", f"{FAULTS},seed={i + 1}") if i % 2 else ()), table="big", number=number)
         about = [r for r in rows if not more or r[3]]
         want = sorted(repr(r) for r in about if r[0] in keys)
@@ -97,7 +98,7 @@ def test_groups(asked):
     spread(q, "small", ("key int32 not null",), [(k,) for k in keys])
     q.serve()
     add(q, "table", 5, "--key-bytes", 8, "--filter", "bitmap", "--filter-keys", 500, "--filter-bytes", 4)
-    join = "--join", "small", "--on", "k=key", "--by", "k,j", "--value", "v"
+    join = *JOIN, "--by", "k,j", "--value", "v"
     for faults in (), ("--debug-faults", FAULTS + ",seed=7"):
         _, _, err = q.master.try_run(*q.argv(*join, *faults, table="big"))
         said = json.loads(q.master.run(*q.argv("--json", *join, *faults, table="big")))
@@ -125,12 +126,10 @@ def test_lost_state(asked):
     options = "--key-bytes", 16, "--filter", "bitmap", "--filter-keys", KEYS, "--filter-bytes", 8
     for counter, least in ("keys", 500), ("rows", 2000):
         add(q, "join", 5, *options)
-        p = q.master.spawn(*q.argv("--json", "--join", "small", "--on", "k=key", "--debug-faults", "drop=0.3,seed=1", table="big"))
-        wait_until(counter, lambda: p.poll() is not None or q.net.json("query", "show", 5)["rows"][counter] > least, 30)
-        p.send_signal(signal.SIGSTOP)
+        p = stopped_in_time(lambda: q.master.spawn(*q.argv("--json", *JOIN, "--debug-faults", "drop=0.3,seed=1", table="big")),
+                            lambda counter=counter: q.net.json("query", "show", 5)["rows"][counter], least)
         q.remove()
         add(q, "join", 5, *options)
-        p.send_signal(signal.SIGCONT)
         answer, status, err = read_whole(p)
         assert status == 0, err
         assert sorted(r[0] for r in answer["rows"]) == sorted(r[0] for r in rows if r[0] in keys)
@@ -139,15 +138,12 @@ def test_lost_state(asked):
 
 
 def keying(q, slow, *options):
-    """Return the process of a join whose keys are in flight. Worker `slow` has most of the keys."""
+    """Return the stopped process of a join whose keys are in flight. Worker `slow` has most of the keys."""
     for w in range(2):
         q.table(w, [(k, "2024-02-29", 1.0, "x") for k in range(100)], BIG, name="big")
         q.table(w, [(k % KEYS, 1) for k in range(200000 if w == slow else 10)], SMALL, name="small")
-    before = q.net.json("query", "show", 5)["rows"]["keys"]
-    p = q.master.spawn(*q.argv("--json", "--join", "small", "--on", "k=key", "--debug-faults", "drop=0.2,seed=1", *options, table="big"))
-    wait_until("keys", lambda: p.poll() is not None or q.net.json("query", "show", 5)["rows"]["keys"] > before + 1000, 30)
-    assert p.poll() is None, p.communicate()
-    return p
+    return stopped_in_time(lambda: q.master.spawn(*q.argv("--json", *JOIN, "--debug-faults", "drop=0.2,seed=1", *options, table="big")),
+                           lambda: q.net.json("query", "show", 5)["rows"]["keys"], 1000)
 
 
 @pytest.mark.parametrize("slow", [pytest.param(0, marks=pytest.mark.long), 1])
@@ -170,10 +166,8 @@ def test_worker_goes_while_keys_come(asked, slow):
     assert status == 1 and name + "the connection ended" in err, err
     # All keys are sent once, and then sent again into another filter. Most keys lie beyond the end of the new filter.
     p = keying(q, slow)
-    p.send_signal(signal.SIGSTOP)
     q.remove()
     add(q, "join", 5, *filter_[:5], 1, *filter_[6:])
-    p.send_signal(signal.SIGCONT)
     answer, status, err = read_whole(p)
     assert status == 0 and answer["counts"]["restarts"] > 0, err
     assert sorted(r[0] for r in answer["rows"]) == sorted(2 * list(range(100)))

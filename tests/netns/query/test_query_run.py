@@ -5,7 +5,6 @@ import json
 import os
 import random
 import re
-import signal
 import socket
 import sys
 import time
@@ -15,7 +14,7 @@ import pytest
 import parquet
 import queries
 from lab import FPISA, HERE, QUERY_LIBRARY, children, draw_seed, end, endpoint, wait_until
-from queries import hear, read_whole
+from queries import hear, read_whole, stopped_in_time
 
 # cold: these tests put more programs into the program array than a load does
 pytestmark = [pytest.mark.cold, pytest.mark.families(spread=True)]
@@ -200,21 +199,8 @@ def test_chaos(asked, runs):
 
 def started(q, *options):
     """Return the stopped process of a query. Some of its rows have reached the aggregator, and others cannot be acknowledged."""
-    def rows():
-        return q.net.json("query", "show", 5)["rows"]["rows"]
-
-    before = rows()
-    p = q.master.spawn(*q.argv("--json", "--by", "k", "--value", "v", "--debug-faults", "drop=0.3,seed=1", *options))
-    wait_until("rows", lambda: p.poll() is not None or rows() > before + 500, 30)
-    p.send_signal(signal.SIGSTOP)
-    assert p.poll() is None, p.communicate()
-    return p
-
-
-def ended(p):
-    """Let the run continue. Return its output as read_whole() does."""
-    p.send_signal(signal.SIGCONT)
-    return read_whole(p)
+    return stopped_in_time(lambda: q.master.spawn(*q.argv("--json", "--by", "k", "--value", "v", "--debug-faults", "drop=0.3,seed=1", *options)),
+                           lambda: q.net.json("query", "show", 5)["rows"]["rows"], 500)
 
 
 def test_interrupted(asked):
@@ -230,7 +216,7 @@ def test_interrupted(asked):
     p = started(q)
     q.remove()
     q.add("table", 200, "--key-bytes", 8)
-    answers, status, err = ended(p)
+    answers, status, err = read_whole(p)
     assert status == 0, err
     want = queries.groups_of(rows)
     assert {r[0]: (r[1], queries.number(r[2])) for r in answers["rows"]} == {k: v[:2] for k, v in want.items()}
@@ -239,7 +225,7 @@ def test_interrupted(asked):
     # The query is removed and not made again, so the run ends with an error.
     p = started(q, "--timeout", 2)
     q.remove()
-    _, status, err = ended(p)
+    _, status, err = read_whole(p)
     assert status == 1 and "query 5" in err and q.net.address in err, err
     q.add("table", 100, "--key-bytes", 8)
 
@@ -248,12 +234,12 @@ def test_interrupted(asked):
     wait_until("the end of its session", lambda: not children(q.workers[0].pid))
     hear(q.workers[0], f"query worker: master at {re.escape(q.net.addresses[-1])}: query 5: frame .*not acknowledged in 2000 ms")
     end(p)
-    wait_until("port", lambda: q.master.try_run(*q.argv("--by", "k", "--value", "v"))[0] == 0, 30)
+    wait_until("port", lambda: q.master.try_run(*q.argv("--by", "k", "--value", "v"))[0] == 0)
 
     # Kill a worker.
     p = started(q)
     q.workers[1].kill()
-    _, status, err = ended(p)
+    _, status, err = read_whole(p)
     assert status == 1 and f"worker {endpoint(q.net.addresses[1], 18001)}: the connection ended" in err, err
     says = q.fails("--by", "k", "--value", "v")
     assert f"worker {endpoint(q.net.addresses[1], 18001)}: cannot connect: Connection refused; is `fpisa query worker` running there?" in says
