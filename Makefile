@@ -442,12 +442,13 @@ BENCH_sum := postgres
 BENCH_merge := postgres
 BENCH_sums := python $(B)/bench/gather
 BENCH_reproducible := python postgres doors
+BENCH_engines := postgres doors
 # The engines of PyPI, in build/doors. Without PyPI, parts leave engines out.
 .PHONY: doors
 doors:
 	$(Q)$(PYTHON) -B tests/doors/run.py $(B) --install || test $$? = 77
-bench: PACKAGES += $(BENCH_PACKAGES) $(if $(filter sum merge reproducible,$(BENCH)),$(PG_PACKAGES)) $(if $(filter training%,$(BENCH)),$(TORCH_PACKAGES)) \
-	$(if $(filter mpi mpi-exact,$(BENCH)),$(MPI_PACKAGES)) $(if $(filter reproducible,$(BENCH)),$(DOORS_PACKAGES))
+bench: PACKAGES += $(BENCH_PACKAGES) $(if $(filter sum merge reproducible engines,$(BENCH)),$(PG_PACKAGES)) $(if $(filter training%,$(BENCH)),$(TORCH_PACKAGES)) \
+	$(if $(filter mpi mpi-exact,$(BENCH)),$(MPI_PACKAGES)) $(if $(filter reproducible engines,$(BENCH)),$(DOORS_PACKAGES))
 bench: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all $(foreach part,$(BENCH),$(BENCH_$(part)))
 	$(Q)$(PYTHON) -B bench/run.py $(B) $(BENCH)

@@ -40,33 +40,41 @@ def installed():
     return PLACE
 
 
-def table(folder, workers, name):
-    """Return a statement that creates near.name from the workers' files."""
+def columns(folder, name):
+    """Return {column: type in DuckDB} of a table from its schema."""
     with open(os.path.join(folder, "0", name + ".schema")) as f:
-        columns = {line.split()[0].lower(): TYPES[line.split()[1]] for line in f if line.strip()}
+        return {line.split()[0]: TYPES[line.split()[1]] for line in f if line.strip()}
+
+
+def reading(folder, ranks, name):
+    """Return a query for the rows of a table in the files of these workers."""
     csv = os.path.exists(os.path.join(folder, "0", name + ".csv"))
-    files = [os.path.join(folder, str(w), f"{name}.{'csv' if csv else 'tbl'}") for w in range(workers)]
-    files = [f for f in files if os.path.getsize(f)]
-    read = {**columns, **({} if csv else {"behind": "VARCHAR"})}
+    files = [os.path.join(folder, str(w), f"{name}.{'csv' if csv else 'tbl'}") for w in ranks]
+    files = [f for f in files if os.path.getsize(f)] or files
+    read = {**columns(folder, name), **({} if csv else {"behind": "VARCHAR"})}
     form = """delim = ',', header = true, quote = '"'""" if csv else "delim = '|', header = false, quote = ''"
-    return f"CREATE VIEW near.{name} AS SELECT {', '.join(columns)} FROM read_csv({files!r}, columns = {read!r}, " \
-           f"auto_detect = false, {form})"
+    return f"SELECT {', '.join(columns(folder, name))} FROM read_csv({files!r}, columns = {read!r}, auto_detect = false, {form})"
 
 
 def agrees(folder, workers, tables, query, rows, ordered):
     """Return whether DuckDB's answer has these rows of texts. Numbers are compared approximately."""
-    asked = {"tables": [table(folder, workers, t) for t in tables], "query": query}
+    views = [f"CREATE VIEW near.{t} AS {reading(folder, range(workers), t)}" for t in tables]
+    asked = {"tables": views, "query": query}
     p = subprocess.run([PYTHON, "-c", ASKING, PLACE], input=json.dumps(asked), capture_output=True, text=True)
     if p.returncode:
         raise postgres.Failed(f"duckdb: {p.stderr.strip().splitlines()[-1]}")
-    theirs = [tuple("" if v is None else v for v in row) for row in json.loads(p.stdout.splitlines()[-1])]
+    return same([tuple("" if v is None else v for v in row) for row in json.loads(p.stdout.splitlines()[-1])], rows, ordered)
+
+
+def same(rows, theirs, ordered, tolerance=NEAR):
+    """Return whether two answers of texts are equal, numbers up to this relative difference."""
     if not ordered:
         rows, theirs = sorted(rows), sorted(theirs)
-    return len(rows) == len(theirs) and all(len(a) == len(b) and all(map(near, a, b)) for a, b in zip(rows, theirs))
+    return len(rows) == len(theirs) and all(len(a) == len(b) and all(near(*pair, tolerance) for pair in zip(a, b)) for a, b in zip(rows, theirs))
 
 
-def near(a, b):
+def near(a, b, tolerance):
     try:
-        return math.isclose(float(a), float(b), rel_tol=NEAR)
+        return math.isclose(float(a), float(b), rel_tol=tolerance)
     except ValueError:
         return a == b

@@ -77,6 +77,15 @@ def make_data(args, folder):
     return ["uservisits", *TPCH]
 
 
+def copy_rows(server, table, folder, rank):
+    """Load the rows of a worker's file into the table in schema `near`."""
+    csv = os.path.join(folder, str(rank), table + ".csv")
+    if os.path.exists(csv):
+        server.sql(f"COPY near.{table} FROM '{csv}' (FORMAT csv, HEADER)")
+    else:
+        server.sql(f"COPY near.{table} FROM PROGRAM 'sed ''s/|$//'' {csv[:-4]}.tbl' (DELIMITER '|')")
+
+
 def load(server, tables, folder, workers):
     """Create foreign tables in schema `far`, and load their rows from the workers' files into schema `near`."""
     server.sql("CREATE SCHEMA far; CREATE SCHEMA near; IMPORT FOREIGN SCHEMA tables LIMIT TO (" + ", ".join(tables) +
@@ -86,11 +95,7 @@ def load(server, tables, folder, workers):
             server.sql(f"ALTER FOREIGN TABLE far.{table} ALTER {column} OPTIONS (ADD bytes '{most}')")
         server.sql(f"CREATE UNLOGGED TABLE near.{table} (LIKE far.{table})")
         for rank in range(workers):
-            csv = os.path.join(folder, str(rank), table + ".csv")
-            if os.path.exists(csv):
-                server.sql(f"COPY near.{table} FROM '{csv}' (FORMAT csv, HEADER)")
-            else:
-                server.sql(f"COPY near.{table} FROM PROGRAM 'sed ''s/|$//'' {csv[:-4]}.tbl' (DELIMITER '|')")
+            copy_rows(server, table, folder, rank)
         (rows,), = server.sql(f"SELECT greatest(1, count(*)) FROM near.{table}")
         server.sql(f"ALTER FOREIGN TABLE far.{table} OPTIONS (ADD rows '{rows}')")
     server.sql("ANALYZE")

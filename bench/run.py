@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Run all measurements one after the other, and write JSON lines, plots and the summary of the targets.
 
-    run.py [--quick] [--out DIR] BUILD [arith|endian|query|pruning|wire|steer|worker|collective|allreduce|topology|mpi|mpi-exact|training|training-colocated|training-exact|sum|sums|reproducible|merge...]
+    run.py [--quick] [--out DIR] BUILD [arith|endian|query|pruning|wire|steer|worker|collective|allreduce|topology|mpi|mpi-exact|training|training-colocated|training-exact|sum|sums|reproducible|merge|engines...]
 
 Writes into BUILD/bench or DIR: results.jsonl, pictures (report/plot.py), and summary.txt (report/summary.py), which it also
 prints. The first line of results.jsonl describes the machine. The line after each part has the duration of the part, and how
@@ -28,6 +28,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "report"), HERE]
 
+import engines  # noqa: E402
 import grid  # noqa: E402
 import plot  # noqa: E402
 import reproducible  # noqa: E402
@@ -63,6 +64,7 @@ PARTS = {
     "sums": (f"{sys.executable} -B {HERE}/sums.py", "--rounds 1 --sizes 1000,100000 --elements 100000"),
     "reproducible": (f"{sys.executable} -B {HERE}/reproducible.py", "--runs 3 --rows 100000 --partitions 1,4"),
     "merge": (f"{sys.executable} -B {HERE}/merge.py", "--rounds 1 --cases 2:1000"),
+    "engines": (f"{sys.executable} -B {HERE}/engines.py", "--rows 20000 --scale 0.01 --workers 2 --rates 1000 --runs 1"),
 }
 
 
@@ -146,7 +148,7 @@ def main():
             command = command.format(build=shlex.quote(build), folder=shlex.quote(folder)) + (" " + quick if args.quick else "")
             good &= measure(name, command, build, keep, 0.1 if args.quick else 2)
     good &= plot.draw(results, folder)
-    text = summary.table(results) + sums.tables(results) + reproducible.tables(results) + grid.tables(results)
+    text = summary.table(results) + sums.tables(results) + reproducible.tables(results) + engines.tables(results) + grid.tables(results)
     with open(os.path.join(folder, "summary.txt"), "w") as out:
         out.write(text)
     print(text, end="")

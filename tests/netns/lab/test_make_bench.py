@@ -66,6 +66,25 @@ def test_reproducible(tmp_path):
 
 
 @pytest.mark.long
+def test_engines(tmp_path):
+    """Every system that is installed answers its queries, with the same answers."""
+    if postgres.lacking() or not os.path.exists(os.path.join(BUILD, "doors")):
+        pytest.skip(postgres.lacking() or "the engines of PyPI are not installed; run make doors")
+    status, out, err = bench("--quick", "--out", tmp_path, BUILD, "engines")
+    assert status == 0, out + err
+    lines = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    found = {(r["way"], r["query"]): r for r in lines if "way" in r}
+    single = {"top_n", "group_by_having", "group_by_sum"}
+    every = single | {"tpch_q3", "tpch_q20_price", "tpch_q1", "tpch_q6"}
+    want = {"query run, network": single, "query run, network, preaggregate": single - {"top_n"}, "query run, workers": single,
+            **{f"wrapper, {way}": every for way in ("network", "network, preaggregate", "workers")}, "postgres_fdw": every,
+            "duckdb, one machine": every, **({} if "spark: left out" in err else {"spark": every})}
+    assert set(found) == {(way, query) for way, queries in want.items() for query in queries}
+    for (way, _), r in found.items():
+        assert r["cpu_s"] > 0 and r["first_cpu_s"] > 0 and r["seconds"] > 0 and (r["bytes"] > 0 or way == "duckdb, one machine"), r
+
+
+@pytest.mark.long
 def test_all_parts(tmp_path):
     """All parts measure, except mpi and parts that are not built on this machine."""
     pytest.importorskip("numpy", reason="python3-numpy is not installed")
