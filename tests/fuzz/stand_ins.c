@@ -143,6 +143,7 @@ NOTHING(int, datapath_job_shrink, struct datapath *dp, __u32 job, __u64 ranks, _
 NOTHING(int, datapath_status, const struct datapath *dp, struct datapath_status *s)
 NOTHING(int, datapath_groups_open, struct datapath *dp, bool make, struct datapath_groups *g)
 NOTHING(int, datapath_groups_manager, const struct datapath_groups *g, pid_t *pid)
+NOTHING(bool, datapath_is_agent, const struct datapath *dp, const struct datapath_groups *g, struct aggregator_record *r)
 NOTHING(int, datapath_groups_counts, const struct datapath_groups *g, struct manager_counts *c)
 NOTHING(int, datapath_group_get, const struct datapath_groups *g, __u32 place, struct group_record *r)
 NOTHING_AT_ALL(datapath_groups_close, struct datapath_groups *g)

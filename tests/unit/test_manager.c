@@ -226,6 +226,13 @@ static void bounds(void **state)
 	WRONG(REGISTER, reg.port, 0);
 	WRONG(REGISTER, reg.slots, 0);
 	WRONG(REGISTER, reg.zero, 1);
+	WRONG(REGISTER, reg.other, fpisa_ipv4(2)); /* of the family of the first address */
+	m = good(FPISA_MANAGER_REGISTER);
+	m.reg.other = (struct fpisa_address){.b = {0x20, 1, [15] = 2}};
+	assert_int_equal(check(&m), 0);
+	m.reg.address = FPISA_NO_ADDRESS;
+	m.reg.other = fpisa_ipv4(2);
+	assert_int_equal(check(&m), FPISA_MANAGER_R_malformed);
 	WRONG(AGGREGATORS, list.n, 1);
 	WRONG(AGGREGATORS, list.n, 17);
 	WRONG(AGGREGATORS, list.n, 15); /* the last aggregator is beyond the end of the list */

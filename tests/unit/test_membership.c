@@ -44,7 +44,7 @@ struct world {
 	struct group_record record[GROUPS];
 	uint32_t static_slots; /* slots that static jobs hold */
 	struct aggregator_record aggregator[AGGREGATORS];
-	char said[FPISA_MANAGER_TEXT];
+	char said[512];
 	uint32_t rate;	   /* rate of the datapath's own link */
 	uint16_t elements; /* default number of elements in a job's frames; 0: 32 */
 };
@@ -113,7 +113,7 @@ static void note_aggregator(void *arg, __u32 place, const struct aggregator_reco
 
 static void say_it(void *arg, const char *text)
 {
-	snprintf(((struct world *)arg)->said, FPISA_MANAGER_TEXT, "%s", text);
+	snprintf(((struct world *)arg)->said, sizeof(((struct world *)arg)->said), "%s", text);
 }
 
 static __u32 rate_it(void *arg, const struct group_record *r)
@@ -657,7 +657,15 @@ static void weights_follow_rates_and_hosts(void **state)
 		w->rate = ports * 10000;
 		gather(w, 0, 4, "train", "key");
 		assert_int_equal(strstr(w->said, "let each use 25% of its own") != NULL, ports == 1);
+		assert_int_equal(strstr(w->said, "or the workers' own hosts (--colocated)") != NULL, ports == 1);
 	}
+	/* If the ranks' hosts are aggregators already, only further hosts help. */
+	w = world_with_aggregators(0);
+	w->rate = 100;
+	for (uint32_t i = 0; i < 4; i++)
+		register_at(w, AGG + (int)i, 1 + i, "aggs", 1000, FPISA_VERSION);
+	gather(w, 0, 4, "train", "key");
+	assert_non_null(strstr(w->said, "register more hosts (fpisa serve --manager); see fpisa plan"));
 	/* An aggregator whose share would be tiny is left out, and ranks get no list. */
 	w = world_with_aggregators(0);
 	w->rate = 100000;
@@ -698,6 +706,136 @@ static void the_only_one_is_another(void **state)
 		bound(w, &w->of[r], 1, last(&w->of[r])->bind.port, 0);
 	made_there(w, &w->of[AGG], 0, -EINVAL, "the MTU of eth0 is 576");
 	assert_refused(&w->of[0], FPISA_MANAGER_R_job, "aggregator 10.0.0.200: the MTU of eth0 is 576");
+}
+
+/* -- ranks of both families -------------------------------------------------- */
+
+static struct fpisa_address ipv6(uint8_t host)
+{
+	return (struct fpisa_address){.b = {0x20, 0x01, [15] = host}};
+}
+
+/* Register an aggregator by two addresses. */
+static struct told *register_both(struct world *w, int i, uint32_t host, struct fpisa_address first,
+				  struct fpisa_address other)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REGISTER);
+	struct told *t = call(w, i, host, "aggs");
+
+	msg.reg = (struct fpisa_manager_register){
+		.version = FPISA_VERSION, .address = first, .other = other, .port = 18000, .rate = 10000, .slots = 1024};
+	say(w, t, &msg);
+	return t;
+}
+
+/* Let ranks join, of which the ranks in `six` have IPv6 addresses. */
+static void gather_both(struct world *w, const char *name, uint32_t size, uint64_t six)
+{
+	for (uint32_t r = 0; r < size; r++) {
+		struct told *t = call(w, (int)r, 1 + r, "key");
+
+		if (six >> r & 1) {
+			t->caller.address = ipv6((uint8_t)(1 + r));
+			t->caller.local = ipv6(0xfe);
+		}
+		join(w, t, name, r, size);
+	}
+	for (uint32_t r = 0; r < size; r++)
+		assert_last(&w->of[r], FPISA_MANAGER_JOINED);
+}
+
+static void assert_address(struct fpisa_address is, struct fpisa_address want)
+{
+	assert_memory_equal(&is, &want, sizeof(is));
+}
+
+/* Check the list of aggregators that a rank got: the manager's own, and that of host 200. */
+static void check_list(const struct told *t, bool six)
+{
+	const struct fpisa_manager_message *m = &t->inbox[(t->n - 2) % INBOX];
+
+	assert_int_equal(m->type, FPISA_MANAGER_AGGREGATORS);
+	assert_int_equal(m->list.n, 2);
+	assert_address(m->list.of[0].address, six ? ipv6(0xfe) : fpisa_ipv4(htonl(0x0a0000fe)));
+	assert_address(m->list.of[1].address, six ? ipv6(200) : fpisa_ipv4(htonl(0x0a000000 + 200)));
+}
+
+/*
+ * Check groups of both families, of IPv4 and of IPv6, whichever address an aggregator registers first. Each rank gets
+ * the addresses of its family. An aggregator that has only one of the ranks' families gets no share.
+ */
+static void groups_of_both_families(void **state)
+{
+	static const uint64_t six[] = {0x5, 0xa, 0x0, 0xf};
+
+	(void)state;
+	for (int k = 0; k < 8; k++) {
+		struct world *w = world_with_aggregators(0);
+		const uint64_t of = six[k / 2];
+		const struct fpisa_address v4 = fpisa_ipv4(htonl(0x0a000000 + 200));
+		const struct manager_make *o;
+
+		w->policy.leaves = true;
+		assert_last(register_both(w, AGG, 200, k % 2 ? v4 : ipv6(200), k % 2 ? ipv6(200) : v4),
+			    FPISA_MANAGER_REGISTERED);
+		/* The other aggregator lacks a family of every group but one. */
+		if (of)
+			register_at(w, AGG + 1, 201, "aggs", 10000, FPISA_VERSION);
+		else
+			register_both(w, AGG + 1, 201, ipv6(201), FPISA_NO_ADDRESS);
+		gather_both(w, "train", 4, of);
+		for (int r = 0; r < 4; r++)
+			check_list(&w->of[r], of >> r & 1);
+		for (uint32_t r = 0; r < 4; r++)
+			ask(w, &w->of[r], 0, 1, 64);
+		for (int r = 0; r < 4; r++) {
+			assert_last(&w->of[r], FPISA_MANAGER_BIND);
+			assert_address(last(&w->of[r])->bind.address,
+				       of >> r & 1 ? ipv6(0xfe) : fpisa_ipv4(htonl(0x0a0000fe)));
+			bound(w, &w->of[r], 0, last(&w->of[r])->bind.port, 0);
+		}
+		o = &w->make[0];
+		assert_address(o->local, of & 1 ? ipv6(0xfe) : fpisa_ipv4(htonl(0x0a0000fe)));
+		assert_address(o->other, of == 0x5 ? fpisa_ipv4(htonl(0x0a0000fe)) :
+					 of == 0xa ? ipv6(0xfe) :
+						     FPISA_NO_ADDRESS);
+		datapath_turn(w);
+		made_there(w, &w->of[AGG], 5, 0, "");
+		for (int r = 0; r < 4; r++)
+			assert_last(&w->of[r], FPISA_MANAGER_JOB);
+		lose(w, &w->of[AGG]);
+		for (int r = 0; r < 4; r++)
+			assert_refused(&w->of[r], FPISA_MANAGER_R_aggregator,
+				       of & 1 ? "aggregator 2001::c8 is gone" : "aggregator 10.0.0.200 is gone");
+	}
+}
+
+/* Two aggregators cannot have one address. An aggregator that is gone loses its place to one that has its address. */
+static void two_addresses_of_an_aggregator(void **state)
+{
+	const struct fpisa_address v4 = fpisa_ipv4(htonl(0x0a000000 + 200));
+	struct world *w = world_with_aggregators(0);
+
+	(void)state;
+	assert_last(register_both(w, AGG, 200, ipv6(200), v4), FPISA_MANAGER_REGISTERED);
+	assert_refused(register_both(w, AGG + 1, 201, v4, FPISA_NO_ADDRESS), FPISA_MANAGER_R_aggregator,
+		       "host 10.0.0.200 has registered the same address");
+	assert_refused(register_both(w, AGG + 1, 201, ipv6(201), v4), FPISA_MANAGER_R_aggregator,
+		       "host 10.0.0.200 has registered the same address");
+	assert_refused(register_both(w, AGG + 1, 200, v4, ipv6(200)), FPISA_MANAGER_R_busy, "another fpisa serve");
+	assert_refused(register_both(w, AGG + 1, 201, ipv6(201), fpisa_ipv4(htonl(0x7f000001))),
+		       FPISA_MANAGER_R_aggregator, "ranks of other hosts cannot reach this address");
+	lose(w, &w->of[AGG]);
+	/* The two addresses now belong to two aggregators, and then to one. */
+	assert_last(register_both(w, AGG + 1, 201, v4, FPISA_NO_ADDRESS), FPISA_MANAGER_REGISTERED);
+	assert_last(register_both(w, AGG + 2, 202, ipv6(200), FPISA_NO_ADDRESS), FPISA_MANAGER_REGISTERED);
+	lose(w, &w->of[AGG + 1]);
+	lose(w, &w->of[AGG + 2]);
+	assert_last(register_both(w, AGG + 3, 203, ipv6(200), v4), FPISA_MANAGER_REGISTERED);
+	for (int i = 0; i < AGGREGATORS; i++)
+		if (i != 1)
+			assert_int_equal(w->aggregator[i].port, 0);
+	assert_address(w->aggregator[1].host, fpisa_ipv4(htonl(0x0a000000 + 203)));
 }
 
 /* -- trees ---------------------------------------------------------------- */
@@ -2073,6 +2211,8 @@ int main(void)
 		cmocka_unit_test(elements_that_are_given),
 		cmocka_unit_test(weights_follow_rates_and_hosts),
 		cmocka_unit_test(the_only_one_is_another),
+		cmocka_unit_test(groups_of_both_families),
+		cmocka_unit_test(two_addresses_of_an_aggregator),
 		cmocka_unit_test(a_tree_of_two_hosts),
 		cmocka_unit_test(a_tree_is_made_again),
 		cmocka_unit_test(windows_of_a_tree),

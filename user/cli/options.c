@@ -216,6 +216,24 @@ int parse_machine(const char *what, const char *s, struct fpisa_address *out)
 	return err;
 }
 
+int parse_machines(const char *what, const char *s, struct fpisa_address *out, struct fpisa_address *other)
+{
+	const int n = (int)strcspn(s, ",");
+	char first[64]; /* longer than any address */
+	int err;
+
+	snprintf(first, sizeof(first), "%.*s", n, s);
+	*other = FPISA_NO_ADDRESS;
+	err = parse_machine(what, first, out);
+	if (err || !s[n])
+		return err;
+	err = parse_machine(what, s + n + 1, other);
+	if (!err && fpisa_is_ipv4(out) == fpisa_is_ipv4(other))
+		return refuse(BAD_USAGE, "%s: %s and %s are of one family; give one address, or one of each family",
+			      what, first, s + n + 1);
+	return err;
+}
+
 int parse_machine_ipv4(const char *what, const char *s, __be32 *out)
 {
 	struct fpisa_address a;

@@ -84,6 +84,8 @@ int parse_rate(const char *what, const char *text, double *bits);
 /* Return whether other machines can reach the address: it is not multicast, broadcast or loopback. */
 bool is_machine(const struct fpisa_address *a);
 int parse_machine(const char *what, const char *s, struct fpisa_address *out);
+/* Parse "ADDR", or "ADDR,ADDR" with an address of each family. *other is :: without a second address. */
+int parse_machines(const char *what, const char *s, struct fpisa_address *out, struct fpisa_address *other);
 int parse_machine_ipv4(const char *what, const char *s, __be32 *out);
 
 #endif

@@ -46,7 +46,7 @@ struct config_job {
 /* Options of `fpisa serve`, which override the file, even when the file is read again. 0 or NULL: not given. */
 struct config_given {
 	const char *manager, *colocated;
-	struct fpisa_address address;
+	struct fpisa_address address, other;
 	__u32 rate;
 };
 

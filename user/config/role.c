@@ -13,7 +13,10 @@ int config_give(struct config *c, const struct config_given *given)
 	c->given = *given;
 	c->manager.manager = given->manager ?: c->manager.manager;
 	c->manager.colocated = given->colocated ?: c->manager.colocated;
-	c->manager.address = fpisa_is_address(&given->address) ? given->address : c->manager.address;
+	if (fpisa_is_address(&given->address)) {
+		c->manager.address = given->address;
+		c->manager.other = given->other;
+	}
 	c->manager.rate = given->rate ?: c->manager.rate;
 	return manager_policy_check(&c->manager);
 }

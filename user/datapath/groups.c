@@ -8,6 +8,7 @@
 
 #include "cli/report.h"
 #include "groups.h"
+#include "lib/manager/interface.h"
 #include "log.h"
 #include "pin.h"
 
@@ -146,6 +147,13 @@ int datapath_group_put(const struct datapath_groups *g, __u32 place, const struc
 int datapath_aggregator_get(const struct datapath_groups *g, __u32 place, struct aggregator_record *r)
 {
 	return get(g->aggregators_fd, place, r);
+}
+
+/* The agent records its registration at the first place, where a manager records another host or nothing. */
+bool datapath_is_agent(const struct datapath *dp, const struct datapath_groups *g, struct aggregator_record *r)
+{
+	return !datapath_aggregator_get(g, 0, r) && r->port == (dp->control->port ?: FPISA_PORT) &&
+	       (!fpisa_is_address(&r->address) || fpisa_address_is_here(&r->host));
 }
 
 int datapath_aggregator_put(const struct datapath_groups *g, __u32 place, const struct aggregator_record *r)

@@ -40,7 +40,8 @@ struct group_record {
 	__u64 left, gone; /* bitmaps of ranks that have left, and of dead ranks */
 	__u32 cause;	  /* enum fpisa_manager_cause of the last dead rank */
 	__u32 size;
-	struct fpisa_address local; /* address of this datapath for the group's jobs */
+	struct fpisa_address local; /* address of this datapath for rank 0 and all ranks of its family */
+	struct fpisa_address other; /* address of this datapath for the ranks of the other family; ::: none */
 	__u32 elsewhere;	    /* nonzero: the jobs of the group are not on this datapath */
 	__u32 aggregators;	    /* number of aggregators; 0: ranks are still joining */
 	struct fpisa_manager_aggregator aggregator[FPISA_MAX_SHARDS];
@@ -60,11 +61,12 @@ struct group_record {
 struct aggregator_record {
 	__u64 since;		      /* time of registration in seconds since 1970 */
 	struct fpisa_address address; /* address for frames; ::: the place is free or, with a port, is an agent's own entry */
-	struct fpisa_address host; /* host from which the aggregator registered */
-	__u32 port;		   /* UDP port of the aggregator's datapath */
-	__u32 rate;		   /* rate of the aggregator's interface in Mbit/s; 0: unknown */
-	__u32 slots;		   /* number of slots that the manager may use */
-	__u32 gone;		   /* enum fpisa_manager_cause; 0: the aggregator is present */
+	struct fpisa_address other; /* address for frames of the other family; ::: none */
+	struct fpisa_address host;  /* host from which the aggregator registered */
+	__u32 port;		    /* UDP port of the aggregator's datapath */
+	__u32 rate;		    /* rate of the aggregator's interface in Mbit/s; 0: unknown */
+	__u32 slots;		    /* number of slots that the manager may use */
+	__u32 gone;		    /* enum fpisa_manager_cause; 0: the aggregator is present */
 	char owner[FPISA_PSK_NAME];
 };
 
@@ -79,6 +81,18 @@ struct manager_counts {
 static inline bool group_gathers(const struct group_record *r)
 {
 	return r->joined != fpisa_manager_all(r->size);
+}
+
+/* Return whether the group has ranks of both families. */
+static inline bool group_is_mixed(const struct group_record *r)
+{
+	return fpisa_is_address(&r->other);
+}
+
+/* Return the address of this datapath for a rank. */
+static inline struct fpisa_address group_local(const struct group_record *r, __u32 rank)
+{
+	return fpisa_is_ipv4(&r->address[rank]) == fpisa_is_ipv4(&r->local) ? r->local : r->other;
 }
 
 /* Return the ranks of leaf `i` of a group's tree. */
@@ -112,6 +126,12 @@ int datapath_group_put(const struct datapath_groups *g, __u32 place, const struc
 
 int datapath_aggregator_get(const struct datapath_groups *g, __u32 place, struct aggregator_record *r);
 int datapath_aggregator_put(const struct datapath_groups *g, __u32 place, const struct aggregator_record *r);
+
+/*
+ * Return whether this datapath serves the manager of another host. *r is then the record of its registration, whose
+ * address is :: while it is not registered.
+ */
+bool datapath_is_agent(const struct datapath *dp, const struct datapath_groups *g, struct aggregator_record *r);
 
 /* Find the name of the group to which this job belongs, or "" if it belongs to no group. */
 int datapath_group_of(struct datapath *dp, const struct fpisa_job *j, char name[FPISA_MANAGER_NAME]);

@@ -14,6 +14,8 @@
 #include "host/route.h"
 #include "job/job.h"
 
+#define SILENT_S 2 /* a rank that a round waits for, and that has been silent for longer, is reported */
+
 struct text {
 	char *at, *end;
 };
@@ -370,30 +372,56 @@ static void check_paths(struct doctor *d, __u32 job, const struct fpisa_job *j, 
 		ranks_text(narrow, text), bytes, least);
 }
 
+/* Write the command that continues the job without these ranks. */
+static const char *shrink(const struct doctor *d, __u32 job, __u64 ranks, char *fix, size_t size)
+{
+	struct text t = {fix, fix + size};
+
+	add(&t, "fpisa job shrink %u", job);
+	for (__u32 r = 0; r < FPISA_MAX_WORKERS; r++)
+		if (ranks >> r & 1)
+			add(&t, " %u", r);
+	add(&t, "%s", pin_option(d));
+	return fix;
+}
+
+/* Find the ranks for which the oldest round waits, and which have been silent for SILENT_S. */
+static __u64 silent_ranks(const struct doctor *d, __u32 job, __u64 *chunk)
+{
+	__u64 missing;
+	double s;
+
+	if (job_missing(d->dp, job, &missing, chunk))
+		return 0;
+	for (__u32 r = 0; r < FPISA_MAX_WORKERS; r++)
+		if (missing >> r & 1 && (job_silence(d->dp, job, r, &s) || s < SILENT_S))
+			missing &= ~(1ull << r);
+	return missing;
+}
+
 static void check_members(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
-	char fix[PATH_MAX + 512], text[RANKS_LEN];
+	char fix[PATH_MAX + 512], text[RANKS_LEN], silence[SILENCE_LEN];
+	__u64 joined, missing, silent, chunk;
 	struct fpisa_session s;
-	struct text t = {fix, fix + sizeof(fix)};
-	__u64 joined, missing;
 
 	if (datapath_session(d->dp, job, &s))
 		return;
 	joined = job_joined(j, &s);
 	missing = j->live & ~joined;
-	if (!missing || !joined) {
-		finding(d, LEVEL_OK, subject, "members", NULL, "%s",
-			joined ? "every live rank has joined" : "no rank has joined yet");
-		return;
-	}
-	add(&t, "fpisa job shrink %u", job);
-	for (__u32 r = 0; r < j->workers; r++)
-		if (missing >> r & 1)
-			add(&t, " %u", r);
-	add(&t, "%s", pin_option(d));
-	finding(d, LEVEL_WARN, subject, "members", fix,
-		"the job waits for ranks %s: start these ranks, or continue without these ranks",
-		ranks_text(missing, text));
+	silent = joined ? silent_ranks(d, job, &chunk) : 0;
+	if (!joined)
+		finding(d, LEVEL_OK, subject, "members", NULL, "no rank has joined yet");
+	else if (missing)
+		finding(d, LEVEL_WARN, subject, "members", shrink(d, job, missing, fix, sizeof(fix)),
+			"the job waits for ranks %s: start these ranks, or continue without these ranks",
+			ranks_text(missing, text));
+	else if (silent && !job_silence_text(d->dp, job, silent, silence))
+		finding(d, LEVEL_WARN, subject, "members", shrink(d, job, silent, fix, sizeof(fix)),
+			"chunk %llu waits for ranks %s%s: start all ranks again, or continue without these ranks",
+			(unsigned long long)chunk, ranks_text(silent, text), silence);
+	else
+		finding(d, LEVEL_OK, subject, "members", NULL, "every live rank has joined");
 }
 
 static int compare_names(const void *a, const void *b)

@@ -271,18 +271,6 @@ static void check_registered(struct doctor *d, const struct manager_policy *p, c
 }
 
 /*
- * Return whether an agent of another host's manager serves this datapath, by its record at the first place, because an
- * option may have set this.
- */
-static bool is_agent(const struct doctor *d, const struct datapath_groups *g)
-{
-	struct aggregator_record r;
-
-	return !datapath_aggregator_get(g, 0, &r) && r.port == (d->dp->control->port ?: FPISA_PORT) &&
-	       (!fpisa_is_address(&r.address) || fpisa_address_is_here(&r.host));
-}
-
-/*
  * Check the manager's process. `err` is 0 if the records of groups in *g could be opened, and -ENOENT if no manager has
  * ever run.
  */
@@ -319,6 +307,7 @@ void doctor_manager(struct doctor *d, const char *file)
 {
 	const char *name = file ?: CONFIG_FILE;
 	struct config *c = NULL;
+	struct aggregator_record own;
 	struct datapath_groups g;
 	char fix[PATH_MAX + 32];
 	bool elsewhere;
@@ -331,7 +320,7 @@ void doctor_manager(struct doctor *d, const char *file)
 		finding(d, LEVEL_FAULT, subject, "configuration", fix, "%s has errors", name);
 	} else if (c->manager_line) {
 		err = d->dp ? datapath_groups_open(d->dp, false, &g) : -ENOENT;
-		elsewhere = (!err && is_agent(d, &g)) || config_manager_elsewhere(c);
+		elsewhere = (!err && datapath_is_agent(d->dp, &g, &own)) || config_manager_elsewhere(c);
 		check_keys(d, &c->manager, elsewhere);
 		check_user(d, &c->manager);
 		if (d->dp)

@@ -189,29 +189,16 @@ static int take_name(const struct parameter *p, const char *what, const char *ar
 	return err;
 }
 
-/* Parse ADDR or, for ranks of both families, ADDR,ADDR, which is cut. */
-static int take_addresses(const char *what, char *arg, struct fpisa_job *j)
+/* Parse ADDR or, for ranks of both families, ADDR,ADDR. */
+static int take_addresses(const char *what, const char *arg, struct fpisa_job *j)
 {
-	struct fpisa_address first, second;
-	char *more = strchr(arg, ',');
-	int err;
+	struct fpisa_address first, other;
+	int err = parse_machines(what, arg, &first, &other);
 
-	if (more)
-		*more++ = 0;
-	err = parse_machine(what, arg, &first);
-	if (!err && more)
-		err = parse_machine(what, more, &second);
 	if (err)
 		return err;
-	j->address = first;
-	j->ipv4 = 0;
-	if (!more)
-		return 0;
-	if (fpisa_is_ipv4(&first) == fpisa_is_ipv4(&second))
-		return refuse(BAD_USAGE, "%s: %s and %s are of one family; give one address, or one of each family",
-			      what, arg, more);
-	j->address = fpisa_is_ipv6(&first) ? first : second;
-	j->ipv4 = fpisa_is_ipv6(&first) ? second.w[3] : first.w[3];
+	j->address = fpisa_is_ipv6(&other) ? other : first;
+	j->ipv4 = fpisa_is_ipv6(&other) ? first.w[3] : fpisa_is_ipv4(&other) ? other.w[3] : 0;
 	return 0;
 }
 

@@ -28,11 +28,16 @@ static __u32 place_of(const struct manager *m, const struct manager_aggregator *
 	return (__u32)(a - m->aggregator);
 }
 
+static bool has_address(const struct aggregator_record *r, const struct fpisa_address *address)
+{
+	return fpisa_same_address(&r->address, address) || fpisa_same_address(&r->other, address);
+}
+
 /* Return the index of this aggregator in the group's list, or -1 if it is not in the list. */
-static int place_in_group(const struct manager_group *g, const struct fpisa_address *address, __u32 port)
+static int place_in_group(const struct manager_group *g, const struct aggregator_record *r)
 {
 	for (__u32 i = 0; i < g->record.aggregators; i++)
-		if (fpisa_same_address(&g->record.aggregator[i].address, address) && g->record.aggregator[i].port == port)
+		if (has_address(r, &g->record.aggregator[i].address) && g->record.aggregator[i].port == r->port)
 			return (int)i;
 	return -1;
 }
@@ -72,16 +77,37 @@ static struct fpisa_address place_of_caller(const struct manager_caller *c, cons
 	return fpisa_is_address(&r->address) ? r->address : c->address;
 }
 
-/*
- * Check a registration. `at` is the aggregator that has registered this address, perhaps by this connection with other
- * numbers; NULL: no aggregator has.
- */
+/* The aggregators that have registered the two addresses of a registration; NULL: no aggregator has. */
+struct registered {
+	struct manager_aggregator *first, *other;
+};
+
+static struct registered find_registered(struct manager *m, const struct manager_caller *c,
+					 const struct fpisa_manager_register *r)
+{
+	const struct fpisa_address place = place_of_caller(c, r);
+
+	return (struct registered){.first = manager_aggregator(m, &place, r->port),
+				   .other = fpisa_is_address(&r->other) ? manager_aggregator(m, &r->other, r->port) :
+									  NULL};
+}
+
+/* Return the aggregator of another connection that has one of the addresses, or NULL. */
+static const struct manager_aggregator *taken_by(const struct registered *at, const struct manager_caller *c)
+{
+	if (at->first && at->first->caller && at->first->caller != c)
+		return at->first;
+	return at->other && at->other->caller && at->other->caller != c ? at->other : NULL;
+}
+
+/* Check a registration, perhaps of an aggregator that registers again by this connection with other numbers. */
 static void check(const struct manager *m, const struct manager_caller *c, const struct fpisa_manager_register *r,
-		  const struct manager_aggregator *at, struct fpisa_manager_refusal *why)
+		  const struct registered *at, struct fpisa_manager_refusal *why)
 {
 	char name[FPISA_ENDPOINT_LEN], host[FPISA_ADDRESS_LEN];
 	const struct fpisa_address place = place_of_caller(c, r);
-	bool again = at && at->caller == c, taken = at && at->caller && !again;
+	const struct manager_aggregator *taken = taken_by(at, c);
+	bool again = at->first && at->first->caller == c;
 
 	name_of_place(&place, r->port, name);
 	if (!again && (c->place >= 0 || c->aggregator)) {
@@ -97,16 +123,16 @@ static void check(const struct manager *m, const struct manager_caller *c, const
 			  "aggregator %s: its frames have version %u, but this manager's have %u; run one release on "
 			  "all hosts",
 			  name, r->version, FPISA_VERSION);
-	} else if (!is_machine(&place)) {
+	} else if (!is_machine(&place) || (fpisa_is_address(&r->other) && !is_machine(&r->other))) {
 		refuse_so(
 			why, FPISA_MANAGER_R_aggregator,
 			"aggregator %s: ranks of other hosts cannot reach this address; set address in [manager] on the aggregator",
 			name);
-	} else if (taken && !fpisa_same_address(&at->record.host, &c->address)) {
+	} else if (taken && !fpisa_same_address(&taken->record.host, &c->address)) {
 		refuse_so(
 			why, FPISA_MANAGER_R_aggregator,
 			"aggregator %s: host %s has registered the same address; set a different address in [manager] on each host",
-			name, fpisa_address_text(&at->record.host, host));
+			name, fpisa_address_text(&taken->record.host, host));
 	} else if (taken) {
 		/* That process may have ended already, and the manager has not yet noticed. */
 		refuse_so(
@@ -120,11 +146,18 @@ static void make_what_waits(struct manager *m, const struct aggregator_record *r
 {
 	for (int k = 0; k < GROUPS; k++) {
 		struct manager_group *g = &m->group[k];
-		int i = g->record.id ? place_in_group(g, &r->address, r->port) : -1;
+		int i = g->record.id ? place_in_group(g, r) : -1;
 
 		if (i >= 0 && !manager_is_own(m, g, (__u32)i))
 			manager_make_back(m, g, (__u32)i);
 	}
+}
+
+/* Free the place of an aggregator that is gone and had one of the addresses of another aggregator. */
+static void forget(struct manager *m, struct manager_aggregator *a)
+{
+	a->record = (struct aggregator_record){.port = 0};
+	m->ops->aggregator(m->arg, place_of(m, a), &a->record);
 }
 
 void manager_register(struct manager *m, struct manager_caller *c, const struct fpisa_manager_register *r,
@@ -132,12 +165,15 @@ void manager_register(struct manager *m, struct manager_caller *c, const struct 
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REGISTERED);
 	const struct fpisa_address address = place_of_caller(c, r);
-	struct manager_aggregator *a = manager_aggregator(m, &address, r->port);
+	const struct registered at = find_registered(m, c, r);
+	struct manager_aggregator *a = at.first ?: at.other;
 	bool again = a && a->caller == c;
 
-	check(m, c, r, a, why);
+	check(m, c, r, &at, why);
 	if (why->reason)
 		return;
+	if (at.other && at.other != a)
+		forget(m, at.other);
 	a = a ?: free_place(m);
 	if (!a) {
 		refuse_so(why, FPISA_MANAGER_R_pool,
@@ -146,6 +182,7 @@ void manager_register(struct manager *m, struct manager_caller *c, const struct 
 	}
 	a->record = (struct aggregator_record){.since = again ? a->record.since : m->wall_s,
 					       .address = address,
+					       .other = r->other,
 					       .host = c->address,
 					       .port = r->port,
 					       .rate = r->rate,
@@ -178,7 +215,7 @@ static void end_groups_of(struct manager *m, const struct aggregator_record *r, 
 {
 	for (int k = 0; k < GROUPS; k++) {
 		struct manager_group *g = &m->group[k];
-		int i = g->record.id ? place_in_group(g, &r->address, r->port) : -1;
+		int i = g->record.id ? place_in_group(g, r) : -1;
 
 		if (i >= 0 && !manager_is_own(m, g, (__u32)i))
 			end_group(m, g, (__u32)i, why);
@@ -239,13 +276,13 @@ void manager_aggregators_tick(struct manager *m)
 
 /* -- choosing --------------------------------------------------------------------- */
 
-/* Return the group's ranks on this host. */
-static __u64 ranks_of_host(const struct manager_group *g, const struct fpisa_address *host)
+/* Return the group's ranks on the host of this aggregator. */
+static __u64 ranks_of_host(const struct manager_group *g, const struct aggregator_record *a)
 {
 	__u64 ranks = 0;
 
 	for (__u32 r = 0; r < g->record.size; r++)
-		if (fpisa_same_address(&g->record.address[r], host))
+		if (fpisa_same_address(&g->record.address[r], &a->host) || has_address(a, &g->record.address[r]))
 			ranks |= 1ull << r;
 	return ranks;
 }
@@ -270,6 +307,7 @@ struct candidates {
 	struct shares_host shares[1 + AGGREGATORS];
 	struct leaves_host leaves[1 + AGGREGATORS];
 	int rack[1 + AGGREGATORS];
+	__u64 colocated; /* ranks whose hosts are aggregators */
 };
 
 static __u64 ranks_of_rack(const struct manager_group *g, const struct candidates *c, int rack)
@@ -301,6 +339,7 @@ static void add_candidate(const struct manager *m, const struct manager_group *g
 		return;
 	c->at[c->n] = *at;
 	c->rack[c->n] = rack;
+	c->colocated |= here;
 	c->shares[c->n] = (struct shares_host){.bits = rate, .colocated = here != 0};
 	c->leaves[c->n++] = (struct leaves_host){.bits = rate,
 						 .in_rack = rack >= 0 && c->only < 0,
@@ -308,27 +347,37 @@ static void add_candidate(const struct manager *m, const struct manager_group *g
 						 .ranks = ranks_of_site(g, c, rack, here)};
 }
 
+/* Return the aggregator's address of the family of rank 0, or :: if it lacks an address for some ranks of the group. */
+static struct fpisa_address address_in(const struct manager_group *g, const struct aggregator_record *r)
+{
+	const bool same = fpisa_is_ipv4(&r->address) == fpisa_is_ipv4(&g->record.local);
+
+	if (fpisa_is_address(&r->other))
+		return same ? r->address : r->other;
+	return same && !group_is_mixed(&g->record) ? r->address : FPISA_NO_ADDRESS;
+}
+
 /*
- * List the aggregators to choose from, of the rack `only` if it is not -1: this datapath, and all that are connected by
- * addresses of the family of the group, because a rank has one socket for all of its aggregators.
+ * List the aggregators to choose from, of the rack `only` if it is not -1: this datapath, and all that are connected and
+ * have an address of each family of the ranks, because a rank has one socket for all of its aggregators.
  */
 static void list_candidates(const struct manager *m, const struct manager_group *g, int only, struct candidates *c)
 {
 	const struct fpisa_manager_aggregator own = {.address = g->record.local, .port = m->aggregator_port};
 
 	c->only = only;
+	c->colocated = 0;
 	c->n = 0;
 	add_candidate(m, g, c, &own, &own.address, m->ops->rate(m->arg, &g->record), ranks_here(g));
 	for (int i = 0; i < AGGREGATORS; i++) {
 		const struct manager_aggregator *a = &m->aggregator[i];
 		const struct aggregator_record *r = &a->record;
-		const struct fpisa_manager_aggregator at = {.address = r->address, .port = (__u16)r->port};
+		const struct fpisa_manager_aggregator at = {.address = address_in(g, r), .port = (__u16)r->port};
 
-		if (!a->caller || m->now_ms < a->not_before_ms ||
-		    fpisa_is_ipv4(&r->address) != fpisa_is_ipv4(&g->record.local) ||
-		    (fpisa_same_address(&r->address, &own.address) && r->port == own.port))
+		if (!a->caller || m->now_ms < a->not_before_ms || !fpisa_is_address(&at.address) ||
+		    (fpisa_same_address(&at.address, &own.address) && at.port == own.port))
 			continue;
-		add_candidate(m, g, c, &at, &r->host, r->rate, ranks_of_host(g, &r->host));
+		add_candidate(m, g, c, &at, &r->host, r->rate, ranks_of_host(g, r));
 	}
 }
 
@@ -387,29 +436,31 @@ static struct shares solve(__u32 workers, double bits, struct shares_host *h, __
 	}
 }
 
-static void say_bound(struct manager *m, const struct manager_group *g, const struct shares *s, double bits)
+static void say_bound(struct manager *m, const struct manager_group *g, const struct candidates *c,
+		      const struct shares *s, double bits)
 {
+	const bool all = c->colocated == fpisa_manager_all(g->record.size);
 	char why[256], text[512];
 
 	if (!shares_warning(s, g->record.size, bits, g->record.aggregators, why, sizeof(why)))
 		return;
-	snprintf(text, sizeof(text),
-		 "group %s: %s; register more (fpisa serve --manager), or the workers' own hosts (--colocated); see fpisa plan",
-		 g->record.name, why);
+	snprintf(text, sizeof(text), "group %s: %s; register more hosts (fpisa serve --manager)%s; see fpisa plan",
+		 g->record.name, why, all ? "" : ", or the workers' own hosts (--colocated)");
 	m->ops->say(m->arg, text);
 }
 
-static void tell_list(struct manager *m, struct manager_group *g)
+/* Tell a rank the addresses of its family. */
+static void tell_list(struct manager *m, struct manager_group *g, __u32 rank)
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_AGGREGATORS);
 
-	if (g->record.aggregators < 2)
-		return;
 	msg.list.n = g->record.aggregators;
 	for (__u32 i = 0; i < msg.list.n; i += FPISA_MANAGER_LISTED) {
 		msg.list.first = i;
 		memcpy(msg.list.of, g->record.aggregator + i, sizeof(msg.list.of));
-		manager_tell(m, g, fpisa_manager_all(g->record.size), &msg);
+		for (__u32 k = i; k < msg.list.n && k < i + FPISA_MANAGER_LISTED; k++)
+			msg.list.of[k - i].address = manager_address_for(m, g, k, rank);
+		manager_tell(m, g, 1ull << rank, &msg);
 	}
 }
 
@@ -450,13 +501,13 @@ static void say_no_tree(struct manager *m, const struct manager_group *g, enum l
 	m->ops->say(m->arg, text);
 }
 
-/* Choose a tree, if the policy allows trees and there is one. */
+/* Choose a tree, if the policy allows trees, the ranks have one family, and there is a tree. */
 static bool choose_tree(struct manager *m, struct manager_group *g, const struct candidates *c)
 {
 	enum leaves_choice choice;
 	struct leaves_tree t;
 
-	if (!m->policy->leaves)
+	if (!m->policy->leaves || group_is_mixed(&g->record))
 		return false;
 	choice = leaves_choose(c->leaves, c->n, g->record.size, &t);
 	if (choice != LEAVES_TREE) {
@@ -482,8 +533,9 @@ static void choose_shares(struct manager *m, struct manager_group *g, struct can
 		if (c->shares[i].weight)
 			take_candidate(m, g, c, i, c->shares[i].weight);
 	if (known)
-		say_bound(m, g, &s, bits);
-	tell_list(m, g);
+		say_bound(m, g, c, &s, bits);
+	for (__u32 r = 0; r < g->record.size && g->record.aggregators > 1; r++)
+		tell_list(m, g, r);
 }
 
 void manager_choose(struct manager *m, struct manager_group *g)
@@ -515,7 +567,7 @@ static struct manager_group *find_group(struct manager *m, __u64 id, const struc
 
 		if (g->record.id != id)
 			continue;
-		*i = place_in_group(g, &a->record.address, a->record.port);
+		*i = place_in_group(g, &a->record);
 		return *i < 0 ? NULL : g;
 	}
 	return NULL;

@@ -79,6 +79,18 @@ static struct fpisa_manager_message joined_message(const struct manager_group *g
 	return msg;
 }
 
+/* Set the addresses of this datapath: those to which rank 0 and the first rank of the other family have connected. */
+static void set_local(struct manager_group *g)
+{
+	struct group_record *r = &g->record;
+	__u32 k = 1;
+
+	while (k < r->size && fpisa_is_ipv4(&r->address[k]) == fpisa_is_ipv4(&r->address[0]))
+		k++;
+	r->local = g->caller[0]->local;
+	r->other = k < r->size ? g->caller[k]->local : FPISA_NO_ADDRESS;
+}
+
 /* Tell the waiting ranks which ranks have joined. If all have, complete the group. */
 static void tell_gathering(struct manager *m, struct manager_group *g)
 {
@@ -94,7 +106,7 @@ static void tell_gathering(struct manager *m, struct manager_group *g)
 	m->count.groups++;
 	g->record.secret = m->ops->random(m->arg);
 	g->record.since = m->wall_s;
-	g->record.local = g->caller[0]->local;
+	set_local(g);
 	manager_choose(m, g);
 	manager_record(m, g);
 	msg = joined_message(g);

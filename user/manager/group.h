@@ -39,7 +39,7 @@ struct manager_make {
 	__u16 parent_port;
 	__u32 parent_rank;
 	__u64 token;
-	struct fpisa_address local;
+	struct fpisa_address local, other; /* addresses of the datapath; `other` is ::, or has the other family */
 	__u32 workers;
 	struct fpisa_manager_spec spec; /* complete, with a window that is not 0 */
 	struct fpisa_address address[FPISA_MAX_WORKERS];

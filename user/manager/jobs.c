@@ -189,14 +189,14 @@ static void tell_bind(struct manager *m, struct manager_group *g, __u32 index, _
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_BIND);
 
 	for (__u32 r = 0; r < g->record.size; r++) {
-		const struct fpisa_manager_aggregator *a = &g->record.aggregator[tree ? g->record.leaf[r] : 0];
+		const __u32 i = tree ? g->record.leaf[r] : 0;
 
 		if (!(ranks >> r & 1))
 			continue;
 		msg.bind = (struct fpisa_manager_bind){.index = index,
 						       .port = g->record.job[index].port[r],
-						       .address = a->address,
-						       .aggregator = a->port};
+						       .address = manager_address_for(m, g, i, r),
+						       .aggregator = g->record.aggregator[i].port};
 		manager_tell(m, g, 1ull << r, &msg);
 	}
 }

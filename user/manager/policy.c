@@ -344,7 +344,7 @@ static int aggregator_option(struct manager_policy *p, int opt, const char *arg)
 		p->manager = arg;
 		return 0;
 	case OPT_ADDRESS:
-		return parse_machine("--address", arg, &p->address);
+		return parse_machines("--address", arg, &p->address, &p->other);
 	case OPT_RATE:
 		return manager_parse_rate(arg, &p->rate);
 	case OPT_COLOCATED:

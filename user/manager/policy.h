@@ -57,8 +57,9 @@ struct manager_policy {
 	const char *manager;   /* host of the manager that this is an aggregator of; NULL: this is a manager itself */
 	const char *colocated; /* interface by which this aggregator's host also has ranks; NULL: it has no ranks */
 	struct fpisa_address address; /* address of this aggregator for frames; ::: that of the connection to the manager */
-	__u32 rate;		      /* rate of this aggregator's link, Mbit/s; 0: as the interface says */
-	int aggregator_keys;	      /* number of the names of keys by which aggregators register */
+	struct fpisa_address other; /* its address of the other family; ::: none */
+	__u32 rate;		    /* rate of this aggregator's link, Mbit/s; 0: as the interface says */
+	int aggregator_keys;	    /* number of the names of keys by which aggregators register */
 	char aggregator_key[MANAGER_AGGREGATOR_KEYS][FPISA_PSK_NAME];
 	int networks; /* 0: all networks may connect */
 	struct manager_network network[MANAGER_NETWORKS];

@@ -7,15 +7,34 @@
 
 struct manager_aggregator *manager_aggregator(struct manager *m, const struct fpisa_address *address, __u32 port)
 {
-	for (int i = 0; i < AGGREGATORS; i++)
-		if (fpisa_same_address(&m->aggregator[i].record.address, address) && m->aggregator[i].record.port == port)
+	for (int i = 0; i < AGGREGATORS; i++) {
+		const struct aggregator_record *r = &m->aggregator[i].record;
+
+		if (r->port == port &&
+		    (fpisa_same_address(&r->address, address) || fpisa_same_address(&r->other, address)))
 			return &m->aggregator[i];
+	}
 	return NULL;
 }
 
 struct manager_aggregator *manager_aggregator_of(struct manager *m, const struct manager_group *g, __u32 i)
 {
 	return manager_aggregator(m, &g->record.aggregator[i].address, g->record.aggregator[i].port);
+}
+
+struct fpisa_address manager_address_for(struct manager *m, const struct manager_group *g, __u32 i, __u32 rank)
+{
+	const struct fpisa_address address = g->record.aggregator[i].address;
+	const struct manager_aggregator *a = manager_aggregator_of(m, g, i);
+
+	if (fpisa_is_ipv4(&address) == fpisa_is_ipv4(&g->record.address[rank]))
+		return address;
+	if (manager_is_own(m, g, i))
+		return g->record.other;
+	/* If the aggregator is gone, the group ends, whichever address the rank gets. */
+	if (!a || !fpisa_is_address(&a->record.other))
+		return address;
+	return fpisa_same_address(&a->record.address, &address) ? a->record.other : a->record.address;
 }
 
 static bool is_tree(const struct group_record *r, __u32 index)
@@ -126,6 +145,7 @@ bool manager_make_at(struct manager *m, struct manager_group *g, __u32 index, __
 		.pool = manager_is_own(m, g, i) ? m->policy->jobs : ~0ull,
 		.token = record->token,
 		.local = g->record.local,
+		.other = g->record.other,
 		/* The other aggregators' jobs are like the first aggregator's job. */
 		.spec = i ? record->made : record->asked,
 	};

@@ -5,7 +5,10 @@
 
 #include "group.h"
 
-/* Find the aggregator with that address and port, connected or gone. Return NULL if none has registered. */
+/*
+ * Find the aggregator that has registered this address, perhaps as its second, and this port. It may be gone. Return NULL
+ * if none has registered.
+ */
 struct manager_aggregator *manager_aggregator(struct manager *m, const struct fpisa_address *address, __u32 port);
 
 /* Return the group's aggregator i, or NULL, even if that is this datapath. */
@@ -13,6 +16,9 @@ struct manager_aggregator *manager_aggregator_of(struct manager *m, const struct
 
 /* Return whether the group's aggregator i is this datapath. */
 bool manager_is_own(const struct manager *m, const struct manager_group *g, __u32 i);
+
+/* Return the address of the group's aggregator i for a rank. */
+struct fpisa_address manager_address_for(struct manager *m, const struct manager_group *g, __u32 i, __u32 rank);
 
 /* Return whether the group's job of this index is a tree. A group with a tree has its other jobs at the root alone. */
 bool manager_is_tree(const struct manager_group *g, __u32 index);

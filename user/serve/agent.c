@@ -114,11 +114,13 @@ static void say_register(struct agent *a)
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_REGISTER);
 
 	a->said.address = a->jobs.local;
+	a->said.other = a->jobs.other;
 	a->said.port = a->port;
 	a->said.rate = a->policy.rate ?: fpisa_interface_rate(&a->jobs.local);
 	a->said.slots = a->jobs.slots;
 	m.reg = (struct fpisa_manager_register){.version = FPISA_VERSION,
 						.address = a->policy.address,
+						.other = a->policy.other,
 						.port = a->port,
 						.rate = a->said.rate,
 						.slots = a->said.slots};
@@ -139,6 +141,7 @@ static void begin_connection(struct agent *a, int fd)
 	getsockname(fd, &local.any, &n);
 	a->said = (struct aggregator_record){.host = fpisa_address_from(&local)};
 	a->jobs.local = address_of(a);
+	a->jobs.other = a->policy.other;
 	snprintf(a->said.owner, sizeof(a->said.owner), "%s", a->keyed ? a->psk.name : "");
 	say_register(a);
 }
@@ -258,23 +261,33 @@ static void take_keys(struct agent *a, const struct helper_news *news)
 		a->psk = news->keys.psk[news->keys.n - 1];
 }
 
-/* Take a new address. Keep the old address if the new address does not belong to this host. */
-static void take_address(struct agent *a, const struct fpisa_address *address)
+/* Return the address of the policy that this host does not have, or NULL. */
+static const struct fpisa_address *foreign(const struct manager_policy *p)
 {
+	if (fpisa_is_address(&p->address) && !fpisa_address_is_here(&p->address))
+		return &p->address;
+	return fpisa_is_address(&p->other) && !fpisa_address_is_here(&p->other) ? &p->other : NULL;
+}
+
+/* Take the new addresses. Keep the old addresses if a new address does not belong to this host. */
+static void take_addresses(struct agent *a, const struct manager_policy *p)
+{
+	const struct fpisa_address *wrong = foreign(p);
 	char is[ADDRESS_LEN];
 
-	if (fpisa_is_address(address) && !fpisa_address_is_here(address)) {
+	if (wrong) {
 		log_line(&a->errors, a->now_ms,
 			 "fpisa: serve: %s is not an address of this host, so the address is unchanged; set address to one that `ip -br addr` lists",
-			 fpisa_address_text(address, is));
+			 fpisa_address_text(wrong, is));
 		return;
 	}
-	a->policy.address = *address;
+	a->policy.address = p->address;
+	a->policy.other = p->other;
 }
 
 static void take_news(struct agent *a, const struct helper_news *news)
 {
-	const struct fpisa_address was = a->policy.address;
+	const struct fpisa_address was = a->policy.address, other = a->policy.other;
 	struct fpisa_address address;
 
 	if (news->err) {
@@ -284,7 +297,8 @@ static void take_news(struct agent *a, const struct helper_news *news)
 	}
 	a->policy = news->policy;
 	a->policy.address = was;
-	take_address(a, &news->policy.address);
+	a->policy.other = other;
+	take_addresses(a, &news->policy);
 	take_keys(a, news);
 	a->jobs.pool = a->policy.jobs;
 	a->jobs.slots = a->policy.slots;
@@ -293,7 +307,7 @@ static void take_news(struct agent *a, const struct helper_news *news)
 		return;
 	/* Jobs at the old address end with the connection. */
 	address = address_of(a);
-	if (!fpisa_same_address(&address, &a->said.address)) {
+	if (!fpisa_same_address(&address, &a->said.address) || !fpisa_same_address(&a->policy.other, &a->said.other)) {
 		drop_connection(a, "the configuration has a different address");
 		a->try_ms = a->now_ms;
 	} else {
@@ -370,16 +384,17 @@ static void forget_groups(struct agent *a)
 
 static int start(struct agent *a, struct config *c, const char *pin, struct colocated *loaded)
 {
+	const struct fpisa_address *wrong = foreign(&a->policy);
 	struct helper_ready datapath;
 	char address[ADDRESS_LEN];
 	int err;
 
 	log_open(&a->news, STDOUT_FILENO);
 	log_open(&a->errors, STDERR_FILENO);
-	if (fpisa_is_address(&a->policy.address) && !fpisa_address_is_here(&a->policy.address))
+	if (wrong)
 		return refuse(-EADDRNOTAVAIL,
 			      "serve: %s is not an address of this host; set address to one that `ip -br addr` lists",
-			      address_text(a->policy.address, address));
+			      address_text(*wrong, address));
 	a->addresses = fpisa_find_host(a->manager, FPISA_MANAGER_SILENCE_MS * 1000000ull, a->to);
 	a->keyed = a->key_file != NULL;
 	if (a->addresses < 0 || (a->keyed && fpisa_psk_last(&a->psk, a->key_file)))

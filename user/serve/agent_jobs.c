@@ -103,6 +103,18 @@ static void take_ranks(struct agent_jobs *a, const struct fpisa_manager_ranks *r
 	memcpy(g->port + r->first, r->port, sizeof(r->port));
 }
 
+/* Set the addresses of this datapath as a manager does: that of rank 0's family first, and no address without ranks. */
+static void set_local(const struct agent_jobs *a, const struct agent_group *g, struct group_record *r)
+{
+	const bool same = fpisa_is_ipv4(&g->address[0]) == fpisa_is_ipv4(&a->local) || !fpisa_is_address(&a->other);
+	__u32 k = 1;
+
+	while (k < r->size && fpisa_is_ipv4(&g->address[k]) == fpisa_is_ipv4(&g->address[0]))
+		k++;
+	r->local = same ? a->local : a->other;
+	r->other = k == r->size ? FPISA_NO_ADDRESS : same ? a->other : a->local;
+}
+
 static void fill_record(const struct agent_jobs *a, struct agent_group *g, const struct fpisa_manager_make *m)
 {
 	struct group_record *r = &g->record;
@@ -111,7 +123,7 @@ static void fill_record(const struct agent_jobs *a, struct agent_group *g, const
 		r->since = (__u64)time(NULL);
 	r->size = m->workers;
 	r->joined = fpisa_manager_all(m->workers);
-	r->local = a->local;
+	set_local(a, g, r);
 	r->aggregators = 1;
 	memcpy(r->name, m->name, sizeof(r->name));
 	snprintf(r->owner, sizeof(r->owner), "%.*s", (int)sizeof(r->owner) - 1, m->owner);
@@ -132,7 +144,8 @@ static void fill_next(const struct agent_jobs *a, struct agent_group *g, const s
 				   .parent_port = m->port,
 				   .parent_rank = m->rank,
 				   .token = m->token,
-				   .local = a->local,
+				   .local = g->record.local,
+				   .other = g->record.other,
 				   .workers = m->workers,
 				   .spec = m->spec};
 	memcpy(o->address, g->address, sizeof(o->address));

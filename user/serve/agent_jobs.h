@@ -26,13 +26,14 @@ struct agent_group {
 	__u64 token_high[FPISA_MANAGER_JOBS]; /* of these jobs */
 };
 
-/* The state of the agent. Zero the structure, then set ops, arg, local, pool and slots. */
+/* The state of the agent. Zero the structure, then set ops, arg, local, other, pool and slots. */
 struct agent_jobs {
 	const struct agent_ops *ops;
 	void *arg;
-	struct fpisa_address local; /* address of this datapath for frames */
-	__u64 pool;		    /* bitmap of the job numbers that the manager may use */
-	__u32 slots;		    /* slots that the manager may use, which also limits the window */
+	struct fpisa_address local,
+		other; /* addresses of this datapath for frames; `other` is ::, or has the other family */
+	__u64 pool;    /* bitmap of the job numbers that the manager may use */
+	__u32 slots;   /* slots that the manager may use, which also limits the window */
 	struct agent_group group[GROUPS];
 };
 

@@ -127,6 +127,16 @@ static int check_make(struct helper_state *w, const struct manager_make *o, stru
 	return err;
 }
 
+/* Set the job's address or, for ranks of both families, its two addresses. */
+static void fill_addresses(const struct manager_make *o, struct fpisa_job *j)
+{
+	const bool v6 = fpisa_is_ipv6(&o->local);
+
+	j->address = v6 || !fpisa_is_address(&o->other) ? o->local : o->other;
+	if (fpisa_is_address(&o->other))
+		j->ipv4 = v6 ? o->other.w[3] : o->local.w[3];
+}
+
 static void fill_spec(const struct manager_make *o, const struct group_job *record, const struct manager_policy *policy,
 		      struct job_spec *s)
 {
@@ -136,7 +146,6 @@ static void fill_spec(const struct manager_make *o, const struct group_job *reco
 	s->job.workers = o->workers;
 	s->job.token = o->token;
 	s->job.token_high = record->token_high;
-	s->job.address = o->local;
 	s->job.format = o->spec.format;
 	s->job.mode = o->spec.mode;
 	s->job.rounding = o->spec.rounding;
@@ -169,6 +178,7 @@ static void fill_spec(const struct manager_make *o, const struct group_job *reco
 		s->job.rank[r].addr = o->address[r];
 		s->job.rank[r].port = htons(o->port[r]);
 	}
+	fill_addresses(o, &s->job);
 }
 
 /*
@@ -252,10 +262,7 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 				__builtin_popcountll(w->policy->jobs));
 		}
 		fill_spec(o, &r.job[o->index], w->policy, &s);
-		err = job_complete(&s.job, made->number) ?:
-			      datapath_refuse_mixed(made->number, &s.job, "a group's ranks have one family");
-		if (!err)
-			err = datapath_job_check(made->number, &s.job);
+		err = job_complete(&s.job, made->number) ?: datapath_job_check(made->number, &s.job);
 		if (!err)
 			err = resolve(w, o, &s, made);
 		if (err)

@@ -103,10 +103,11 @@ static __u32 rate(void *arg, const struct group_record *r)
 	char dev[IF_NAMESIZE];
 
 	for (__u32 k = 0, n = 0; k < r->size; k++) {
+		const struct fpisa_address local = group_local(r, k);
 		struct route way = {0};
 		__u32 i = 0;
 
-		if (route_get(r->address[k], r->local, 0, &way) || way.local)
+		if (route_get(r->address[k], local, 0, &way) || way.local)
 			continue;
 		while (i < n && seen[i] != way.ifindex)
 			i++;
@@ -348,7 +349,7 @@ static int take_options(int argc, char **argv, struct common *common, struct con
 			own->manager = optarg;
 			break;
 		case OPT_SERVE_ADDRESS:
-			err = parse_machine("--address", optarg, &own->address);
+			err = parse_machines("--address", optarg, &own->address, &own->other);
 			break;
 		case OPT_SERVE_RATE:
 			err = manager_parse_rate(optarg, &own->rate);

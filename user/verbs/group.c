@@ -70,7 +70,7 @@ static const char *state_text(const struct group_record *r, __u32 rank)
 
 static void print_group(const struct group_record *r)
 {
-	char a[ADDRESS_LEN], ranks[RANKS_LEN], since[AGE_LEN];
+	char a[ADDRESS_LEN], b[ADDRESS_LEN], ranks[RANKS_LEN], since[AGE_LEN];
 
 	job_age_text(group_age(r), since);
 	printf("group       %s\nkey         %s\nranks       %u, here %s\n", r->name, *r->owner ? r->owner : "none",
@@ -78,7 +78,8 @@ static void print_group(const struct group_record *r)
 	if (group_gathers(r))
 		printf("gathers     %s, waits for %s\n", since, ranks_text(group_missing(r), ranks));
 	else
-		printf("lives       %s\naddress     %s\n", since, address_text(r->local, a));
+		printf("lives       %s\naddress     %s%s%s\n", since, address_text(r->local, a),
+		       group_is_mixed(r) ? " and " : "", group_is_mixed(r) ? address_text(r->other, b) : "");
 	group_print_aggregators(r, "");
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
 		const struct fpisa_manager_spec *s = &r->job[k].made;

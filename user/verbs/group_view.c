@@ -39,9 +39,11 @@ __u32 manager_view_aggregator(const struct manager_view *v, __u32 place, struct 
 
 void aggregator_print(const struct aggregator_record *r, const char *label)
 {
-	char a[ENDPOINT_LEN], host[ADDRESS_LEN];
+	char a[ENDPOINT_LEN], b[ENDPOINT_LEN], host[ADDRESS_LEN];
+	const bool two = fpisa_is_address(&r->other);
 
-	printf("%-11s %s of host %s, key %s", label, fpisa_endpoint_text(&r->address, (__u16)r->port, a),
+	printf("%-11s %s%s%s of host %s, key %s", label, fpisa_endpoint_text(&r->address, (__u16)r->port, a),
+	       two ? " and " : "", two ? fpisa_endpoint_text(&r->other, (__u16)r->port, b) : "",
 	       address_text(r->host, host), *r->owner ? r->owner : "none");
 	if (r->rate)
 		printf(", %g Gbit/s", r->rate / 1e3);
@@ -109,6 +111,7 @@ int manager_view_open(struct datapath *dp, struct manager_view *v)
 	if (err)
 		return err == -ENOENT ? 0 : err;
 	v->any = true;
+	v->agent = datapath_is_agent(dp, &v->groups, &v->own);
 	err = datapath_groups_manager(&v->groups, &v->pid)	     ?:
 		      datapath_groups_counts(&v->groups, &v->counts) ?:
 								       add_up(v);
@@ -143,6 +146,7 @@ struct json_object *aggregator_json(const struct aggregator_record *r)
 	char a[ADDRESS_LEN];
 
 	json_add_string(o, "address", address_text(r->address, a));
+	json_add_string(o, "other_address", fpisa_is_address(&r->other) ? address_text(r->other, a) : NULL);
 	json_add_number(o, "port", r->port);
 	json_add_string(o, "host", address_text(r->host, a));
 	json_add_string(o, "key", *r->owner ? r->owner : NULL);

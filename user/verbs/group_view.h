@@ -12,8 +12,10 @@
 
 struct manager_view {
 	struct datapath_groups groups;
-	bool any;  /* a manager has run since the datapath was loaded; otherwise the other members are 0 */
-	pid_t pid; /* the running manager; 0: none runs */
+	bool any;   /* a manager has run since the datapath was loaded; otherwise the other members are 0 */
+	pid_t pid;  /* the running manager; 0: none runs */
+	bool agent; /* the datapath serves the manager of another host, with the registration `own` */
+	struct aggregator_record own;
 	struct manager_counts counts;
 	__u32 now_groups, now_ranks, now_jobs; /* current numbers, of complete groups; ranks that are connected */
 };

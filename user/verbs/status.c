@@ -71,13 +71,29 @@ static void print_holder(const struct group_record *r)
 	group_print_aggregators(r, "              ");
 }
 
+/* Print that this datapath is an aggregator of another host's manager. */
+static void print_agent(const struct manager_view *v)
+{
+	char a[ENDPOINT_LEN], b[ENDPOINT_LEN];
+	const bool two = fpisa_is_address(&v->own.other);
+
+	printf("aggregator  of another host's manager: process %d, ", v->pid);
+	if (fpisa_is_address(&v->own.address))
+		printf("registered as %s%s%s", fpisa_endpoint_text(&v->own.address, (__u16)v->own.port, a),
+		       two ? " and " : "", two ? fpisa_endpoint_text(&v->own.other, (__u16)v->own.port, b) : "");
+	else
+		printf("not registered");
+}
+
 static int print_manager(const struct manager_view *v)
 {
 	struct aggregator_record a;
 	struct group_record r;
 	int err;
 
-	if (v->pid)
+	if (v->pid && v->agent)
+		print_agent(v);
+	else if (v->pid)
 		printf("manager     process %d", v->pid);
 	else
 		printf("manager     %s", v->any ? "not running any longer; start fpisa serve" : "never started");
@@ -86,7 +102,7 @@ static int print_manager(const struct manager_view *v)
 	putchar('\n');
 	for (__u32 i = 0; (i = manager_view_next(v, i, NULL, &r, &err)) < GROUPS; i++)
 		print_holder(&r);
-	for (__u32 i = 0; !err && (i = manager_view_aggregator(v, i, &a, &err)) < AGGREGATORS; i++)
+	for (__u32 i = 0; !err && !v->agent && (i = manager_view_aggregator(v, i, &a, &err)) < AGGREGATORS; i++)
 		aggregator_print(&a, i ? "" : "aggregators");
 	return err;
 }

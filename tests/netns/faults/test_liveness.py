@@ -9,6 +9,7 @@ import zlib
 import pytest
 
 import worker
+from doctor import examine
 from lab import COMMAND_S, PIN, SLOW, end, read_all, read_answers, wait_until
 
 pytestmark = pytest.mark.families(spread=True)
@@ -93,6 +94,9 @@ def test_since_when_a_rank_is_silent(lab):
     assert all_wait_for(net, 1, 1) and all(r.pop(1) >= now[1] for r in silent)
     assert all(s < since - 0.5 for r in silent for s in r.values()), (since, silent)
     assert re.search(r"  1; rank 1 silent for \d+\.\d s$", net.fpisa("slots", 1), re.M)
+    f = examine(net.agg)["job 1", "members"]
+    assert f["level"] == "warn" and f["fix"] == "fpisa job shrink 1 1" and re.fullmatch(
+        r"chunk \d+ waits for ranks 1; rank 1 silent for \d+(\.\d)? s: start all ranks again, or continue without these ranks", f["text"]), f
     text = net.fpisa("job", "show", 1)
     assert re.search(r"^waiting     for ranks 1 in chunk \d+; rank 1 silent for \d+\.\d s$", text, re.M)
     assert re.search(r"joined +\d+\.\d s ago$", text, re.M)

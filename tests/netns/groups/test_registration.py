@@ -591,10 +591,13 @@ def test_doctor(site):
     checks = found()
     assert {c: f["level"] for c, f in checks.items()} == dict.fromkeys(("keys", "user", "process", "registered", "pool"), "ok"), checks
     assert checks["registered"]["text"] == "registered as aggregator 10.98.0.2:18000 with the manager at 10.98.0.1"
+    assert re.search(r"^aggregator  of another host's manager: process \d+, registered as 10.98.0.2:18000; groups: 0, ranks: 0, jobs: 0$",
+                     site.net.at(0, "status"), re.M)
     there, = json.loads(site.net.at(0, "status", "--json"))["manager"]["aggregators"]
     assert (there["address"], there["host"], there["key"], there["mbits"]) == ("10.98.0.2", "10.98.0.2", "aggs", 10000)
     site.kill()
     wait_until("that it is not registered any more", lambda: found()["registered"]["level"] == "fault")
+    assert ", not registered; groups: 0," in site.net.at(0, "status")
     with open(argv[-1]) as f:
         text = f.read()
     with open(argv[-1], "w") as f:
@@ -669,6 +672,51 @@ def test_other_family(site):
     site.net.address = "10.98.0.1"
     site.register(1)
     assert sum_with_shares(site, "g") == ["10.98.0.1", "10.98.0.3"]
+
+
+def shares_of(site, name, address):
+    """Sum in a group whose ranks have joined at these addresses of the manager, in turn. Return the group's aggregators and its address."""
+    ranks = [site.start(r, name, r, WORKERS, {"sum": "float32", "count": COUNT, "times": 3}, hold=True, address=address[r % len(address)])
+             for r in range(WORKERS)]
+    for rank in (*ranks, *ranks):
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer.get("first", 6) == answer.get("last", 6) == 6, answer
+    shares, = [g["shares"] for g in site.net.json("group", "list") if g["name"] == name]
+    shown = re.search("^address +(.*)$", site.net.fpisa("group", "show", name), re.M)[1]
+    jobs = {job["address"] for job in (site.net.json("job", "show", j["job"]) for j in site.jobs())}
+    for rank in ranks:
+        rank.end()
+    site.empty()
+    return [a["address"] for a in shares], shown, jobs
+
+
+@pytest.mark.parametrize("first", ["IPv4", "IPv6"])
+def test_ranks_of_both_families(site, first):
+    """An aggregator that registers an address of each family gets shares of groups of both families, and of groups of either. An aggregator
+    with one address gets shares of groups of its own family. A group of both families has unicast results."""
+    for i, host in enumerate((site.net.agg, *site.net.other)):
+        host.ip(f"addr add 2001:db8:98::{i + 1}/64 dev eth0 nodad")
+    for r, host in enumerate(site.net.worker):
+        host.ip(f"addr add 2001:db8:98::{r + 11}/64 dev eth0 nodad")
+    two = ["10.98.0.2", "2001:db8:98::2"]
+    site.register(0, "--address", ",".join(two if first == "IPv4" else two[::-1]), wait=False)
+    wait_until("the aggregator", site.net.registered, 10)
+    site.register(1)
+    four, six = "10.98.0.1", "2001:db8:98::1"
+    assert shares_of(site, "both", [four, six]) == ([four, "10.98.0.2"], f"{four} and {six}", {f"{six},{four}"})
+    assert shares_of(site, "back", [six, four]) == ([six, "2001:db8:98::2"], f"{six} and {four}", {f"{six},{four}"})
+    assert shares_of(site, "four", [four]) == ([four, "10.98.0.2", "10.98.0.3"], four, {four})
+    assert shares_of(site, "six", [six]) == ([six, "2001:db8:98::2"], six, {six})
+    said = site.net.fpisa("status")
+    assert f"{two[0]}:18000" in said and f"[{two[1]}]:18000" in said and " and " in said, said
+
+
+def test_wrong_addresses(site):
+    """Two addresses of one family are refused, and an address that this host does not have."""
+    for address, says in (("10.98.0.2,10.98.0.9", "10.98.0.2 and 10.98.0.9 are of one family; give one address, or one of each family"),
+                          ("10.98.0.2,2001:db8:98::9", "2001:db8:98::9 is not an address of this host"),
+                          ("10.98.0.2,", "--address: '' is not an")):
+        assert says in refused(site.register(0, "--address", address, wait=False)), address
 
 
 def make_tentative(host, address):

@@ -68,6 +68,18 @@ def test_frame(report):
 
 
 @pytest.mark.alone
+def test_networks(report):
+    """A frame with a VLAN tag or over IPv6 takes longer than without, by less than an add. The add of 256 elements is most of a frame's time."""
+    for network in "vlan", "ipv6":
+        of = report[network]
+        for key in "known", "add", "last":
+            low, high = of[f"{key}_more_quartiles"]
+            assert low <= of[f"{key}_more"] <= high and abs(high) < 256 * report["fpisa_add_ns"], (network, key, of)
+            in_order(of, f"{key}_ratio")
+        assert of["known_more"] > 0 and of["known_ratio"] > 1
+
+
+@pytest.mark.alone
 def test_exact64(report):
     """The reported ratios of exact sums of fp64 to exact sums of fp32 agree with the figures of the configurations."""
     found = {(c["format"], c["elements"]): c for c in report["configurations"]
@@ -187,6 +199,14 @@ def test_wire(lab):
     net = lab(workers=2)
     net.load()
     net.add_job(7, *wire["best_options"].split())
+
+
+def test_wire_families(mounts):
+    """Both families take turns, with the same frames."""
+    wire = json.loads(bench("wire", "--json", "--rounds", "1", "--workers", "2", "--vector", "20000", "--elements", "256", "--window", "16",
+                            "--threads", "1", "--family", "ipv4,ipv6").stdout)
+    assert [s["family"] for s in wire["settings"]] == ["ipv4", "ipv6"]
+    assert all(s["goodput_gbit"]["median"] > 0 and s["aggregator_s_per_gb"]["median"] > 0 for s in wire["settings"])
 
 
 def test_wire_text(mounts):

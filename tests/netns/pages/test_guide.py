@@ -126,9 +126,13 @@ def installed(mounts):
 
 
 class Site(labs.Lab):
-    """The page's three machines and their switch. Every command runs as in a terminal on its machine."""
+    """The page's three machines and their switch. Every command runs as in a terminal on its machine. With `vlan`, the machines use the VLAN
+    device eth0.7 on eth0, as section 3 describes, and the page's commands of fpisa name it."""
 
-    def __init__(self, home):
+    dev = "eth0"  # the interface that has the machine's address
+
+    def __init__(self, home, vlan=False):
+        self.dev = "eth0.7" if vlan else self.dev
         self.spaces, self.ports, self.addresses, self.home = [], ["eth0"], list(WORKERS), home
         self.agg, self.switch = self.netns(), self.netns()
         self.worker = [self.netns() for _ in WORKERS]
@@ -138,7 +142,13 @@ class Site(labs.Lab):
         for n, (ns, address) in enumerate(zip([self.agg, *self.worker], [AGGREGATOR, *WORKERS])):
             self.switch.ip(f"link add port{n} type veth peer name eth0 netns {ns.path}", f"link set port{n} master br0",
                            f"link set port{n} up")
-            ns.ip(f"addr add {address}/24 dev eth0", "link set eth0 up")
+            ns.ip("link set eth0 up")
+            if vlan:
+                status, _, err = ns.try_run("ip", "link", "add", "link", "eth0", "name", self.dev, "type", "vlan", "id", "7")
+                if status:
+                    pytest.skip(f"this kernel has no VLAN devices: {err.strip()}")
+                ns.run("ethtool", "-K", "eth0", "rxvlan", "off")
+            ns.ip(f"addr add {address}/24 dev {self.dev}", f"link set {self.dev} up")
             ns.gro_on("eth0")
             self.switch.gro_on(f"port{n}")
             ns.home = os.path.join(home, str(n))
@@ -183,11 +193,15 @@ class Site(labs.Lab):
         finally:
             os.close(read)
 
+    def named(self, text):
+        """Return the text with the machines' interface in place of eth0 where it stands for the network, not for the card."""
+        return re.sub(r"^(fpisa [^\n]*\b|\[interface |[^\n]*IFNAME=)eth0\b", rf"\g<1>{self.dev}", text, flags=re.M)
+
     def start_text(self, ns, text, **options):
         env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": ns.home, "TMPDIR": ns.home, "LC_ALL": "C.UTF-8"}
         if ns in self.worker:
             env["RANK"] = str(self.worker.index(ns))
-        return ns.spawn("bash", "-ec", text, cwd=ns.home, stderr=subprocess.STDOUT, env={**env, **options.pop("env", {})},
+        return ns.spawn("bash", "-ec", self.named(text), cwd=ns.home, stderr=subprocess.STDOUT, env={**env, **options.pop("env", {})},
                         **options)
 
     def finish(self, procs, must_succeed=True):
@@ -250,8 +264,8 @@ def in_a_home(make):
 
 
 @pytest.fixture
-def site(installed, bpffs):
-    with in_a_home(Site) as made:
+def site(installed, bpffs, request):
+    with in_a_home(lambda home: Site(home, vlan=getattr(request, "param", False))) as made:
         yield made
 
 
@@ -276,7 +290,7 @@ def follow(site, block):
                 shutil.copy(example, w.home)
     elif block.kind == "ini":
         with open(CONFIG, "w") as f:
-            f.write(block.text)
+            f.write(site.named(block.text))
     elif "mpirun" in block.text and mpis.lacking("openmpi"):
         print(f"not run, {mpis.lacking('openmpi')}: {block.text}")
     elif "apt " not in block.text and (HAS_TORCH or "torchrun" not in block.text):
@@ -297,8 +311,9 @@ def follow(site, block):
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 @pytest.mark.skipif(not shutil.which("ethtool"), reason="ethtool is not installed; make test installs it")
+@pytest.mark.parametrize("site", [False, True], ids=["untagged", "vlan"], indirect=True)
 def test_page(site):
-    """The page leads from an empty machine to an all-reduce, and back to an empty machine."""
+    """The page leads from an empty machine to an all-reduce, and back to an empty machine. In VLAN 7 the same commands do."""
     for block in guide.blocks():
         if block.section > 1:
             follow(site, block)
@@ -457,11 +472,11 @@ def test_fault(site, row):
 SUM = {"sum": "float32"}
 ENDLESS = {**SUM, "times": 10**6}
 
-def member(site, rank, *steps, name="sums", size=2, key=True, **options):
+def member(site, rank, *steps, name="sums", size=2, key=True, address=AGGREGATOR, **options):
     """Start a rank of a group, with a short timeout, on the worker of that number."""
     options = {"join_timeout_ms": int(5 * WAIT_MS * SLOW), "key_file": "/etc/fpisa/keys" if key else "", **options}
     plan = json.dumps({"options": options, "steps": steps, "hold": True})
-    return Rank(site.worker[rank].spawn(sys.executable, "-B", MEMBER, LIBRARY, AGGREGATOR, name, rank, size, plan))
+    return Rank(site.worker[rank].spawn(sys.executable, "-B", MEMBER, LIBRARY, address, name, rank, size, plan))
 
 
 def members(site, *steps, name="sums"):
@@ -517,6 +532,19 @@ def no_way_in(site):
 def other_networks(site):
     configured(site, "networks = 10.0.0.11/32")
     return said(member(site, 1))
+
+
+def tentative(site):
+    """Give the hosts IPv6 addresses. The kernel checks the worker's for five seconds."""
+    w = site.worker[0]
+    configured(site, "networks = 10.0.0.0/24,::/0")
+    for ns in site.agg, w:
+        ns.run("nft", "flush", "ruleset")
+    site.agg.ip("addr add 2001:db8::1/64 dev eth0 nodad")
+    for name, value in (("accept_dad", 1), ("dad_transmits", 5)):
+        w.sysctl(f"conf/eth0/{name}", value, family="ipv6")
+    w.ip("addr add 2001:db8::11/64 dev eth0")
+    return said(member(site, 0, address="2001:db8::1"))
 
 
 def without_a_key(site):
@@ -583,7 +611,7 @@ def aggregator_down(site):
     return said(*ranks)
 
 
-PROVOKED_IN_GROUPS = [no_manager, no_way_in, other_networks, without_a_key, not_told_of_a_key, of_an_earlier_run, one_joins, other_formats,
+PROVOKED_IN_GROUPS = [no_manager, no_way_in, other_networks, tentative, without_a_key, not_told_of_a_key, of_an_earlier_run, one_joins, other_formats,
                       one_job, one_group, a_rank_dies, fewer_calls, aggregator_down]
 
 

@@ -135,6 +135,8 @@ def test_cpus(lab6):
     ("10.0.0.2,10.0.0.3", ["--mode", "exact", "--parent", "[fd77::9/0"], r"'\[fd77::9' is not an address with a port; write ", 2),
     ("fe80::2,fe80::3", [], "fe80::2 is a link-local address, which is valid on one link only; give a global or a unique local", 2),
     ("fe80::2%eth0,fe80::3%eth0", [], "fe80::2%eth0 is a link-local address, which is valid on one link only", 2),
+    ("2001:db8::2:18001,2001:db8::3", [], r"'2001:db8::2:18001' is not an address with a port; write \[2001:db8::1\]:18001", 2),
+    ("10.0.0.2,10.0.0.3", ["--mode", "exact", "--parent", "fd77::9:18001/0"], r"'fd77::9:18001' is not an address with a port; write ", 2),
     ("[2001:db8::2:5", [], r"'\[2001:db8::2:5' is not an address with a port", 2),
     ("::ffff:10.0.0.2", [], "'::ffff:10.0.0.2' is not an IPv4 or IPv6 address", 2),
 ])

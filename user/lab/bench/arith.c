@@ -23,7 +23,10 @@
 
 #define ADDRESS 0x0a4dff01u /* 10.77.255.1 */
 #define WORKER 0x0a4d0001u  /* 10.77.0.1 and up */
-#define CONTRIBUTIONS 64    /* runs of each configuration in a round */
+#define NETWORK 0x20010db8u /* 2001:db8:: */
+#define MULTICAST 0xff150000u
+#define VLAN 7
+#define CONTRIBUTIONS 64 /* runs of each configuration in a round */
 #define MAX_CHUNKS (CONTRIBUTIONS / 2)
 #define BENCH_INCARNATION 1 /* incarnation of all ranks */
 #define BENCH_TOKEN 0x5eadbeefcafe0001ull
@@ -160,6 +163,7 @@ static int join(const struct bench_arith *a, struct bench_config *c)
 		*frame_hdr(f.data) = frame_hello(&c->job, c->id, i % c->workers, BENCH_INCARNATION);
 		memset(frame_payload(f.data), 0, sizeof(struct fpisa_hello));
 		bench_seal(&c->job, &f);
+		bench_dress(&c->job, i % c->workers, &f);
 		err = bench_run(a->entry_fd, &f, &ns, &action);
 	}
 	if (!err)
@@ -181,6 +185,12 @@ static uint16_t elements_of(const struct bench_config *c)
 	return c->elements ?: (uint16_t)(most < BENCH_ELEMENTS ? most : BENCH_ELEMENTS);
 }
 
+/* Return an address in the network of the configuration. Its last 32 bits are those of the IPv4 address. */
+static struct fpisa_address address(const struct bench_config *c, uint32_t first, uint32_t last)
+{
+	return c->ipv6 ? (struct fpisa_address){.w = {htonl(first), 0, 0, htonl(last)}} : fpisa_ipv4(htonl(last));
+}
+
 static int make_job(struct bench_arith *a, struct bench_config *c)
 {
 	struct fpisa_job *j = &c->job;
@@ -188,8 +198,9 @@ static int make_job(struct bench_arith *a, struct bench_config *c)
 	int err;
 
 	*j = (struct fpisa_job){.workers = c->workers,
-				.address = fpisa_ipv4(htonl(ADDRESS)),
-				.group = fpisa_ipv4(htonl(0xef465000u + c->id)),
+				.address = address(c, NETWORK, ADDRESS),
+				.group = address(c, MULTICAST, 0xef465000u + c->id),
+				.vlan = c->vlan,
 				.group_port = htons(FPISA_PORT),
 				.elements = elements_of(c),
 				.window = c->window ?: 1,
@@ -203,7 +214,7 @@ static int make_job(struct bench_arith *a, struct bench_config *c)
 				.fanout = FPISA_FANOUT_MULTICAST};
 	for (uint32_t r = 0; r < c->workers; r++) {
 		j->rank[r] = (struct fpisa_rank){
-			.addr = fpisa_ipv4(htonl(WORKER + r)), .port = htons(FPISA_PORT), .given = 1};
+			.addr = address(c, NETWORK, WORKER + r), .port = htons(FPISA_PORT), .given = 1};
 		ifindex[r] = LOOPBACK;
 	}
 	err = datapath_job_add(&a->dp, c->id, j, ifindex);
@@ -247,14 +258,30 @@ int bench_datapath_open(struct bench_arith *a)
 					   .id = a->configs + i};
 		err = make_job(a, c);
 	}
+	for (int i = 0; !err && i < BENCH_NETWORKS; i++) {
+		struct bench_config *c = &a->network[i];
+
+		*c = *bench_find(a, FPISA_MODE_FPISA, FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, BENCH_WORKERS, false);
+		c->id = a->configs + 4 + (uint32_t)i;
+		c->ipv6 = i == BENCH_IPV6;
+		c->vlan = i == BENCH_VLAN ? VLAN : 0;
+		err = make_config(a, c);
+	}
 	return err;
+}
+
+static void free_steps(struct bench_config *c)
+{
+	for (int s = 0; s < BENCH_STEPS; s++)
+		free(c->ns[s]);
 }
 
 void bench_datapath_close(struct bench_arith *a)
 {
 	for (uint32_t i = 0; i < a->configs; i++)
-		for (int s = 0; s < BENCH_STEPS; s++)
-			free(a->config[i].ns[s]);
+		free_steps(&a->config[i]);
+	for (int i = 0; i < BENCH_NETWORKS; i++)
+		free_steps(&a->network[i]);
 	if (a->entry_fd >= 0)
 		close(a->entry_fd);
 	datapath_close(&a->dp);
@@ -282,6 +309,7 @@ void bench_add_frame(const struct bench_config *c, struct bench_source *s, uint3
 	if (c->flags & FPISA_JOB_BIG_ENDIAN)
 		swap_words(frame_payload(frame->data));
 	bench_seal(&c->job, frame);
+	bench_dress(&c->job, rank, frame);
 }
 
 int bench_contribute(const struct bench_arith *a, const struct bench_config *c, struct bench_source *s, uint32_t rank,
@@ -347,6 +375,8 @@ int bench_datapath_round(struct bench_arith *a, uint64_t round)
 
 	for (uint32_t i = 0; !err && i < a->configs; i++)
 		err = measure(a, &a->config[i], round);
+	for (int i = 0; !err && i < BENCH_NETWORKS; i++)
+		err = measure(a, &a->network[i], round);
 	return err;
 }
 
@@ -386,5 +416,8 @@ int bench_known_round(struct bench_arith *a, uint64_t round)
 {
 	int err = known_round(a, &a->pair[0], &a->known[BENCH_ALONE][round], &a->known[BENCH_LIVE][round]);
 
-	return err ?: known_round(a, &a->tagged, &a->known[BENCH_TAGGED][round], NULL);
+	err = err ?: known_round(a, &a->tagged, &a->known[BENCH_TAGGED][round], NULL);
+	for (int i = 0; !err && i < BENCH_NETWORKS; i++)
+		err = known_round(a, &a->network[i], &a->known[BENCH_IN_NETWORK + i][round], NULL);
+	return err;
 }

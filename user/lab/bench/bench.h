@@ -95,6 +95,9 @@ struct bench_frame {
 /* Set the checksum. Header and payload must be complete. */
 void bench_seal(const struct fpisa_job *j, struct bench_frame *f);
 
+/* Give a complete frame of an IPv4 job from this rank the headers of the job's network. */
+void bench_dress(const struct fpisa_job *j, uint32_t rank, struct bench_frame *f);
+
 /*
  * Run a program once on the frame without changing the frame. Set *action to the XDP action that the program returns.
  */
@@ -163,6 +166,8 @@ struct bench_config {
 	uint64_t token; /* 0 means no token */
 	bool file;	/* whether the values come from the file */
 	__u8 flags;	/* flags of the job: FPISA_JOB_UNCOUNTED or FPISA_JOB_BIG_ENDIAN */
+	bool ipv6;	/* whether the addresses are IPv6's */
+	uint16_t vlan;	/* VLAN ID of the frames' tag; 0: no tag */
 	uint32_t id;	/* job number */
 	uint32_t generation;
 	uint64_t chunk; /* next chunk */
@@ -183,8 +188,20 @@ enum bench_scaling {
 	BENCH_SCALINGS,
 };
 
-/* A frame that was added before, which is run alone, as a driver delivers it, and alone in a job with a token. */
-enum bench_known { BENCH_ALONE, BENCH_LIVE, BENCH_TAGGED, BENCH_KNOWN };
+/* The networks that are compared with IPv4 without a VLAN tag. */
+enum bench_network { BENCH_VLAN, BENCH_IPV6, BENCH_NETWORKS };
+
+/*
+ * A frame that was added before, which is run alone, as a driver delivers it, alone in a job with a token, and alone in
+ * each network.
+ */
+enum bench_known {
+	BENCH_ALONE,
+	BENCH_LIVE,
+	BENCH_TAGGED,
+	BENCH_IN_NETWORK,
+	BENCH_KNOWN = BENCH_IN_NETWORK + BENCH_NETWORKS
+};
 
 struct bench_arith {
 	struct bench_options o;
@@ -200,6 +217,7 @@ struct bench_arith {
 	int cpu[2];
 	double *scaling[BENCH_SCALINGS]; /* [rounds]; NULL if there is only one CPU */
 	struct bench_config tagged;	 /* a job with a token */
+	struct bench_config network[BENCH_NETWORKS];
 
 	double *known[BENCH_KNOWN]; /* [rounds], ns for a frame that was added before */
 };

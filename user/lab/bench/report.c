@@ -81,6 +81,40 @@ static struct bench_spread ratio(const struct bench_arith *a, const double *v, c
 	return over_rounds(a, quotient);
 }
 
+/* -- networks -------------------------------------------------------------- */
+
+static const char *const networks[BENCH_NETWORKS] = {[BENCH_VLAN] = "vlan", [BENCH_IPV6] = "ipv6"};
+
+#define NETWORK_FIGURES 3
+
+/* A figure of a frame in another network, and the same figure over IPv4 without a tag, in ns by `scale`. */
+struct network_figure {
+	const char *key;
+	const double *ns, *ipv4; /* [rounds] */
+	double scale;
+};
+
+static void list_network(const struct bench_arith *a, enum bench_network n, struct network_figure f[NETWORK_FIGURES])
+{
+	double *const *ns = a->network[n].ns;
+	double *const *ipv4 =
+		bench_find(a, FPISA_MODE_FPISA, FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, BENCH_WORKERS, false)->ns;
+
+	f[0] = (struct network_figure){"known", a->known[BENCH_IN_NETWORK + n], a->known[BENCH_ALONE], 1};
+	f[1] = (struct network_figure){"add", ns[BENCH_MORE], ipv4[BENCH_MORE], BENCH_ELEMENTS};
+	f[2] = (struct network_figure){"last", ns[BENCH_LAST], ipv4[BENCH_LAST], BENCH_ELEMENTS};
+}
+
+/* Compute the spread of how many ns more a frame takes than over IPv4 in the same round. */
+static struct bench_spread more_ns(const struct bench_arith *a, const struct network_figure *f)
+{
+	static double more[BENCH_MAX_ROUNDS];
+
+	for (uint64_t i = 0; i < a->o.rounds; i++)
+		more[i] = (f->ns[i] - f->ipv4[i]) * f->scale;
+	return over_rounds(a, more);
+}
+
 /* -- exact sums of FP64 ------------------------------------------------------ */
 
 #define EXACT64_RATIOS 3
@@ -120,6 +154,22 @@ static void add_spread(struct json_object *o, const char *key, struct bench_spre
 	json_add_double(o, key, s.median);
 	snprintf(name, sizeof(name), "%s_quartiles", key);
 	json_object_object_add(o, name, quartiles(s));
+}
+
+static struct json_object *network_json(const struct bench_arith *a, enum bench_network n)
+{
+	struct json_object *o = json_object_new_object();
+	struct network_figure f[NETWORK_FIGURES];
+	char key[16];
+
+	list_network(a, n, f);
+	for (int i = 0; i < NETWORK_FIGURES; i++) {
+		snprintf(key, sizeof(key), "%s_more", f[i].key);
+		add_spread(o, key, more_ns(a, &f[i]));
+		snprintf(key, sizeof(key), "%s_ratio", f[i].key);
+		add_spread(o, key, ratio(a, f[i].ns, f[i].ipv4));
+	}
+	return o;
 }
 
 static struct json_object *config_json(const struct bench_arith *a, const struct bench_config *c)
@@ -261,6 +311,8 @@ struct json_object *bench_arith_json(const struct bench_arith *a)
 	json_object_object_add(top, "programs", programs_json(a));
 	json_object_object_add(top, "cpus", cpus_json(a));
 	json_object_object_add(top, "frame_ns", frame_json(a));
+	for (enum bench_network k = 0; k < BENCH_NETWORKS; k++)
+		json_object_object_add(top, networks[k], network_json(a, k));
 	return top;
 }
 
@@ -335,12 +387,29 @@ static void print_exact64(const struct bench_arith *a)
 	       ratio(a, of[2].ns, of[2].by).median);
 }
 
+static void print_networks(const struct bench_arith *a)
+{
+	struct network_figure f[NETWORK_FIGURES];
+
+	printf("\n%-26s %8s %19s %9s\n", "a frame, ns beside IPv4's", "median", "quartiles", "ratio");
+	for (enum bench_network n = 0; n < BENCH_NETWORKS; n++) {
+		list_network(a, n, f);
+		for (int i = 0; i < NETWORK_FIGURES; i++) {
+			const struct bench_spread s = more_ns(a, &f[i]);
+
+			printf("%-8s %-17s %+8.1f %+9.1f %+9.1f %9.3f\n", networks[n], f[i].key, s.median, s.low,
+			       s.high, ratio(a, f[i].ns, f[i].ipv4).median);
+		}
+	}
+}
+
 void bench_arith_text(const struct bench_arith *a)
 {
 	printf("%d elements a frame, %llu rounds, seed %llu\n\n", BENCH_ELEMENTS, (unsigned long long)a->o.rounds,
 	       (unsigned long long)a->o.seed);
 	print_figures(a);
 	print_exact64(a);
+	print_networks(a);
 	printf("\nrandom values\n");
 	print_configs(a, false);
 	if (a->o.gradients) {

@@ -33,6 +33,7 @@ const char bench_wire_help[] =
 	"  --pipeline LIST    fused, staged or both; default fused\n"
 	"  --threads LIST     jobs at once, 1 to 4, with a thread of each worker for each;\n"
 	"                     default 1,2\n"
+	"  --family LIST      ipv4, ipv6 or both, without DEV; default ipv4\n"
 	"  --vector N         values that each worker sums in a round; default 1048576\n"
 	"  --rounds R         rounds, 1 to 1000, in each of which every setting takes its turn;\n"
 	"                     default 3\n"
@@ -87,20 +88,25 @@ static int parse_list(const char *what, char *text, uint64_t max, bool powers, s
 	return l->n ? 0 : refuse(BAD_USAGE, "%s: the list is empty; give at least one value", what);
 }
 
-static int parse_pipelines(char *text, struct bench_list *l)
+const struct name bench_families[] = {{4, "ipv4"}, {6, "ipv6"}, {0}};
+
+/* Parse a list of names, "A,B". The function changes the text. */
+static int parse_names(const char *what, char *text, const struct name *names, struct bench_list *l)
 {
 	int err, id;
 
 	l->n = 0;
 	for (char *rest = NULL, *at = strtok_r(text, ",", &rest); at; at = strtok_r(NULL, ",", &rest)) {
-		err = parse_name("--pipeline", at, pipeline_names, &id);
+		err = parse_name(what, at, names, &id);
 		if (err)
 			return err;
-		err = add_to("--pipeline", at, l, (uint32_t)id);
+		err = add_to(what, at, l, (uint32_t)id);
 		if (err)
 			return err;
 	}
-	return l->n ? 0 : refuse(BAD_USAGE, "--pipeline: the list is empty; give fused, staged or both");
+	return l->n ? 0 :
+		      refuse(BAD_USAGE, "%s: the list is empty; give %s, %s or both", what, names[0].name,
+			     names[1].name);
 }
 
 /* Check ADDR[@DEV]. job/spec.c parses the text again after the datapath is loaded. */
@@ -156,6 +162,7 @@ static int parse(struct bench_wire *w, int argc, char **argv, bool worker)
 		OPT_ELEMENTS,
 		OPT_WINDOW,
 		OPT_PIPELINE,
+		OPT_FAMILY,
 		OPT_THREADS,
 		OPT_VECTOR,
 		OPT_ROUNDS,
@@ -167,6 +174,7 @@ static int parse(struct bench_wire *w, int argc, char **argv, bool worker)
 						{"elements", required_argument, NULL, OPT_ELEMENTS},
 						{"window", required_argument, NULL, OPT_WINDOW},
 						{"pipeline", required_argument, NULL, OPT_PIPELINE},
+						{"family", required_argument, NULL, OPT_FAMILY},
 						{"threads", required_argument, NULL, OPT_THREADS},
 						{"vector", required_argument, NULL, OPT_VECTOR},
 						{"rounds", required_argument, NULL, OPT_ROUNDS},
@@ -191,7 +199,10 @@ static int parse(struct bench_wire *w, int argc, char **argv, bool worker)
 			err = parse_list("--window", optarg, MAX_WINDOW, true, &w->window);
 			break;
 		case OPT_PIPELINE:
-			err = parse_pipelines(optarg, &w->pipeline);
+			err = parse_names("--pipeline", optarg, pipeline_names, &w->pipeline);
+			break;
+		case OPT_FAMILY:
+			err = parse_names("--family", optarg, bench_families, &w->family);
 			break;
 		case OPT_THREADS:
 			err = parse_list("--threads", optarg, BENCH_WIRE_THREADS, false, &w->threads);
@@ -212,6 +223,8 @@ static int parse(struct bench_wire *w, int argc, char **argv, bool worker)
 		err = refuse(
 			BAD_USAGE,
 			"bench worker does not support --workers and --address; give these options to fpisa bench wire");
+	if (!err && (worker || w->devs) && (w->family.n > 1 || w->family.v[0] == 6))
+		err = refuse(BAD_USAGE, "--family: give it without DEV; with DEV the frames use IPv4");
 	if (err || worker)
 		return err;
 	return find_interfaces(w->dev, w->devs, ifindex) ?: take_workers(w, workers);
@@ -228,7 +241,7 @@ static int add_setting(struct bench_wire *w, struct bench_setting s)
 
 static int add_settings(struct bench_wire *w)
 {
-	uint32_t all = w->elements.n * w->window.n * w->pipeline.n * w->threads.n;
+	uint32_t all = w->elements.n * w->window.n * w->pipeline.n * w->threads.n * w->family.n;
 	int err = 0;
 
 	if (all > BENCH_WIRE_SETTINGS)
@@ -239,6 +252,8 @@ static int add_settings(struct bench_wire *w)
 		uint32_t k = i;
 		struct bench_setting s = {0};
 
+		s.family = w->family.v[k % w->family.n];
+		k /= w->family.n;
 		s.window = w->window.v[k % w->window.n];
 		k /= w->window.n;
 		s.elements = w->elements.elements[k % w->elements.n];
@@ -279,6 +294,7 @@ static struct bench_wire wire = {
 	.window = {3, {16, 64, 128}},
 	.threads = {2, {1, 2}},
 	.pipeline = {1, {FPISA_PIPELINE_FUSED}},
+	.family = {1, {4}},
 	.dp = {.lock = -1},
 	.entry_fd = -1,
 	.stats_fd = -1,

@@ -18,6 +18,7 @@
 #define FPISA_BENCH_WIRE_H
 
 #include "bench.h"
+#include "cli/names.h"
 #include "measure.h"
 #include "lab/testbed/process.h"
 #include "lab/testbed/star.h"
@@ -33,7 +34,7 @@ struct bench_list {
 };
 
 struct bench_setting {
-	uint32_t elements, window, pipeline, threads;
+	uint32_t elements, window, pipeline, threads, family; /* family: 4 or 6 */
 	/*
 	 * [rounds], in Gbit of contributions per second, CPU seconds of the aggregator per GB of all contributions, and
 	 * CPU seconds of a worker per GB of its own contributions
@@ -47,7 +48,7 @@ struct bench_wire {
 	uint32_t workers;
 	uint64_t rounds, vector; /* vector is the number of values of a worker in a round */
 	struct sizes elements;
-	struct bench_list window, threads, pipeline;
+	struct bench_list window, threads, pipeline, family;
 	struct bench_setting setting[BENCH_WIRE_SETTINGS];
 	uint32_t settings, best;
 	uint32_t run;			  /* number of the run, counted over all settings and rounds */
@@ -83,8 +84,16 @@ enum bench_wire_task { BENCH_LINK, BENCH_JOIN, BENCH_SUM, BENCH_LEAVE };
 
 struct bench_wire_order {
 	enum bench_wire_task task;
-	uint32_t threads, job;
+	uint32_t threads, job, family;
 };
+
+/* Return the address of the aggregator over veth. */
+static inline struct fpisa_address bench_wire_address(uint32_t family)
+{
+	return family == 6 ? star_ipv6(BENCH_WIRE_ADDRESS) : fpisa_ipv4(htonl(BENCH_WIRE_ADDRESS));
+}
+
+extern const struct name bench_families[];
 
 /* -- wire_net.c --------------------------------------------------------- */
 

@@ -15,6 +15,7 @@
 #include "cli/report.h"
 #include "fpisa/wire.h"
 #include "job/job.h"
+#include "lib/base/address.h"
 #include "lib/base/clock.h"
 #include "lab/testbed/lab.h"
 #include "wire.h"
@@ -58,18 +59,12 @@ static int load(struct bench_wire *w)
 /* Give the links names that are unique on the machine, because the threads that poll the links are found by name. */
 static void lay_out(struct bench_wire *w)
 {
-	static char address[PROCESSES_MAX][ADDRESS_LEN];
-
 	w->star = (struct star){.address = BENCH_WIRE_ADDRESS,
 				.network = BENCH_WIRE_NETWORK,
-				.mtu = star_mtu(largest(w) * sizeof(float))};
+				.mtu = star_mtu(largest(w) * sizeof(float)) + FPISA_IPV6_LEN - FPISA_IP_LEN,
+				.ipv6 = true};
 	snprintf(w->star.port, sizeof(w->star.port), "b%da", getpid());
 	snprintf(w->star.peer, sizeof(w->star.peer), "b%dw", getpid());
-	w->aggregator = htonl(BENCH_WIRE_ADDRESS);
-	for (uint32_t i = 0; i < w->workers; i++) {
-		address_text(fpisa_ipv4(htonl(star_worker_address(&w->star, i))), address[i]);
-		w->address[i] = address[i];
-	}
 }
 
 int bench_wire_open(struct bench_wire *w)
@@ -97,23 +92,41 @@ void bench_wire_close(struct bench_wire *w)
 
 /* -- one sum ---------------------------------------------------------------- */
 
+#define WORKER_LEN (FPISA_ENDPOINT_LEN + IF_NAMESIZE)
+
+/* Write the rank as --workers of job add has it. */
+static const char *worker_text(const struct bench_wire *w, const struct bench_setting *s, uint32_t rank, uint32_t port,
+			       char text[WORKER_LEN])
+{
+	const uint32_t host = star_worker_address(&w->star, rank);
+	const struct fpisa_address a = s->family == 6 ? star_ipv6(host) : fpisa_ipv4(htonl(host));
+	int n;
+
+	if (!w->devs)
+		return fpisa_endpoint_text(&a, (uint16_t)port, text);
+	n = (int)strcspn(w->address[rank], "@");
+	snprintf(text, WORKER_LEN, "%.*s:%u%s", n, w->address[rank], port, w->address[rank] + n);
+	return text;
+}
+
 /* Create a thread's job. */
 static int make_job(struct bench_wire *w, const struct bench_setting *s, uint32_t job, uint32_t thread)
 {
-	char workers[FPISA_MAX_WORKERS * 48];
+	char workers[FPISA_MAX_WORKERS * WORKER_LEN], worker[WORKER_LEN];
 	struct job_spec spec = {.workers = workers};
 	size_t n = 0;
 	int err;
 
 	for (uint32_t r = 0; r < w->workers; r++) {
-		int address = (int)strcspn(w->address[r], "@");
-
-		n += (size_t)snprintf(workers + n, sizeof(workers) - n, "%s%.*s:%u%s", r ? "," : "", address,
-				      w->address[r], FPISA_PORT + thread, w->address[r] + address);
+		n += (size_t)snprintf(workers + n, sizeof(workers) - n, "%s%s", r ? "," : "",
+				      worker_text(w, s, r, FPISA_PORT + thread, worker));
 		if (n >= sizeof(workers))
 			return refuse(BAD_USAGE, "--workers: the list is too long; shorten the names of interfaces");
 	}
-	spec.job.address = w->aggregator ? fpisa_ipv4(w->aggregator) : FPISA_NO_ADDRESS;
+	if (!w->devs)
+		spec.job.address = bench_wire_address(s->family);
+	else if (w->aggregator)
+		spec.job.address = fpisa_ipv4(w->aggregator);
 	spec.job.elements = s->elements;
 	spec.job.window = s->window;
 	spec.job.pipeline = s->pipeline;
@@ -154,7 +167,8 @@ static uint64_t polled_ns(const struct bench_wire *w)
 
 int bench_wire_round(struct bench_wire *w, struct bench_setting *s, uint64_t round)
 {
-	struct bench_wire_order o = {.task = BENCH_JOIN, .threads = s->threads, .job = bench_wire_job(w->run)};
+	struct bench_wire_order o = {
+		.task = BENCH_JOIN, .threads = s->threads, .job = bench_wire_job(w->run), .family = s->family};
 	double bytes = (double)w->workers * (double)w->vector * sizeof(float);
 	struct report sum = {0};
 	uint64_t wall, polled;

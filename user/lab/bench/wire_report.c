@@ -88,6 +88,7 @@ static struct json_object *setting_json(const struct bench_wire *w, const struct
 	json_add_number(o, "window", s->window);
 	json_add_string(o, "pipeline", name_of(pipeline_names, (int)s->pipeline));
 	json_add_number(o, "threads", s->threads);
+	json_add_string(o, "family", name_of(bench_families, (int)s->family));
 	json_object_object_add(o, "goodput_gbit", spread_json(bench_spread(s->goodput, w->rounds)));
 	json_object_object_add(o, "aggregator_s_per_gb", spread_json(bench_spread(s->aggregator, w->rounds)));
 	json_object_object_add(o, "worker_s_per_gb", spread_json(bench_spread(s->worker, w->rounds)));
@@ -134,9 +135,9 @@ void bench_wire_text(const struct bench_wire *w)
 
 	printf("%u workers, %llu values each a round, %llu rounds\n", w->workers, (unsigned long long)w->vector,
 	       (unsigned long long)w->rounds);
-	printf("%8s %6s %8s %7s  %8s  %-19s %s\n", "", "", "", "", "goodput", "CPU s/GB", "sent again");
-	printf("%8s %6s %8s %7s  %8s  %10s %8s %11s\n", "elements", "window", "pipeline", "threads", "Gbit/s",
-	       "aggregator", "worker", "%");
+	printf("%8s %6s %8s %7s %6s  %8s  %-19s %s\n", "", "", "", "", "", "goodput", "CPU s/GB", "sent again");
+	printf("%8s %6s %8s %7s %6s  %8s  %10s %8s %11s\n", "elements", "window", "pipeline", "threads", "family",
+	       "Gbit/s", "aggregator", "worker", "%");
 	for (uint32_t i = 0; i < w->settings; i++) {
 		const struct bench_setting *s = &w->setting[i];
 
@@ -144,10 +145,10 @@ void bench_wire_text(const struct bench_wire *w)
 		double again = s->frames ? 100.0 * (double)s->retransmits / (double)s->frames : 0;
 		char text[3][16];
 
-		printf("%8u %6u %8s %7u  %8.2f  %10s %8s %11s\n", s->elements, s->window,
-		       name_of(pipeline_names, (int)s->pipeline), s->threads, median(w, s->goodput),
-		       known(text[0], aggregator > 0, aggregator), known(text[1], worker > 0, worker),
-		       known(text[2], s->frames > 0, again));
+		printf("%8u %6u %8s %7u %6s  %8.2f  %10s %8s %11s\n", s->elements, s->window,
+		       name_of(pipeline_names, (int)s->pipeline), s->threads, name_of(bench_families, (int)s->family),
+		       median(w, s->goodput), known(text[0], aggregator > 0, aggregator),
+		       known(text[1], worker > 0, worker), known(text[2], s->frames > 0, again));
 	}
 	for (size_t i = 0; i < sizeof(mtus) / sizeof(mtus[0]); i++) {
 		uint32_t k = choose(w, mtus[i]);

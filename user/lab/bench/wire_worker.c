@@ -36,7 +36,8 @@ struct thread {
 
 struct side {
 	const struct bench_wire *w;
-	const char *address;
+	const char *address;		      /* of the aggregator */
+	char veth[ADDRESS_LEN];		      /* the address over veth */
 	struct bench_wire_order order;	      /* the current order */
 	uint32_t rank, workers, threads, job; /* `job` is the number of the first thread's job */
 	pid_t napi;			      /* the thread that polls the link; 0 if its CPU time is not counted */
@@ -221,6 +222,7 @@ static void carry_out(void *arg, struct report *r)
 		r->error = set_up(s, r);
 		break;
 	case BENCH_JOIN:
+		address_text(bench_wire_address(s->order.family), s->veth);
 		r->error = begin(s, s->order.job, s->order.threads, r);
 		break;
 	case BENCH_SUM:
@@ -236,10 +238,9 @@ static void carry_out(void *arg, struct report *r)
 void bench_wire_work(void *arg, int control)
 {
 	const struct bench_wire_rank *rank = arg;
-	char address[ADDRESS_LEN];
-	struct side s = {.w = rank->w,
-			 .rank = rank->rank,
-			 .address = address_text(fpisa_ipv4(htonl(BENCH_WIRE_ADDRESS)), address)};
+	struct side s = {.w = rank->w, .rank = rank->rank};
+
+	s.address = s.veth;
 
 	if (!enter_network())
 		process_serve(control, &s.order, sizeof(s.order), carry_out, &s);

@@ -5,6 +5,7 @@
 
 #include "cli/report.h"
 #include "fpisa/wire.h"
+#include "lib/base/address.h"
 #include "star.h"
 
 #define LEAST_MTU 1500
@@ -34,10 +35,30 @@ static uint32_t gateway(const struct star *s, uint32_t link)
 	return (s->network + (link << 8)) | 1;
 }
 
+/* Add the IPv6 address that belongs to an IPv4 address with a prefix of this length, if the star has IPv6 addresses. */
+static void add_ipv6(struct lab_batch *b, const struct star *s, uint32_t address, int bits, const char *dev)
+{
+	const struct fpisa_address a = star_ipv6(address);
+	char text[FPISA_ADDRESS_LEN];
+
+	if (s->ipv6)
+		lab_batch_add(b, "addr add %s/%d dev %s nodad", fpisa_address_text(&a, text), 96 + bits, dev);
+}
+
+static void add_ipv6_route(struct lab_batch *b, const struct star *s, uint32_t link)
+{
+	const struct fpisa_address to = star_ipv6(s->address), via = star_ipv6(gateway(s, link));
+	char text[FPISA_ADDRESS_LEN], by[FPISA_ADDRESS_LEN];
+
+	if (s->ipv6)
+		lab_batch_add(b, "route add %s via %s", fpisa_address_text(&to, text), fpisa_address_text(&via, by));
+}
+
 void star_add_address(struct lab_batch *b, const struct star *s)
 {
 	lab_batch_add(b, "link set lo up");
 	lab_batch_add(b, "addr add %u.%u.%u.%u/32 dev lo", DOTTED(s->address));
+	add_ipv6(b, s, s->address, 32, "lo");
 }
 
 void star_add_link(struct lab_batch *b, const struct star *s, uint32_t link, const char *netns)
@@ -48,6 +69,7 @@ void star_add_link(struct lab_batch *b, const struct star *s, uint32_t link, con
 	star_peer(peer, s, link);
 	lab_batch_add(b, "link add %s mtu %u type veth peer name %s mtu %u netns %s", port, s->mtu, peer, s->mtu, netns);
 	lab_batch_add(b, "addr add %u.%u.%u.%u/24 dev %s", DOTTED(gateway(s, link)), port);
+	add_ipv6(b, s, gateway(s, link), 24, port);
 	lab_batch_add(b, "link set %s up", port);
 }
 
@@ -57,8 +79,10 @@ void star_add_worker(struct lab_batch *b, const struct star *s, uint32_t link)
 
 	star_peer(peer, s, link);
 	lab_batch_add(b, "addr add %u.%u.%u.%u/24 dev %s", DOTTED(star_worker_address(s, link)), peer);
+	add_ipv6(b, s, star_worker_address(s, link), 24, peer);
 	lab_batch_add(b, "link set %s up", peer);
 	lab_batch_add(b, "route add %u.%u.%u.%u via %u.%u.%u.%u", DOTTED(s->address), DOTTED(gateway(s, link)));
+	add_ipv6_route(b, s, link);
 }
 
 int star_make(const struct star *s, const struct process *worker, uint32_t workers)

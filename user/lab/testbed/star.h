@@ -8,8 +8,11 @@
 #ifndef FPISA_TESTBED_STAR_H
 #define FPISA_TESTBED_STAR_H
 
+#include <arpa/inet.h>
 #include <net/if.h>
+#include <stdbool.h>
 
+#include "fpisa/address.h"
 #include "lab.h"
 #include "process.h"
 
@@ -18,6 +21,7 @@ struct star {
 	/* the network of link n is NETWORK + 256 n; .1 is the aggregator's end and .2 the worker's end */
 	uint32_t network;
 	uint32_t mtu;
+	bool ipv6;     /* each end also has the IPv6 address star_ipv6() of its IPv4 address */
 	char port[12]; /* the aggregator's end of link n is named PORTn */
 	char peer[12]; /* the worker's end is named PEERn; "" means eth0 for each worker */
 };
@@ -31,6 +35,12 @@ void star_peer(char name[IF_NAMESIZE], const struct star *s, uint32_t link);
 static inline uint32_t star_worker_address(const struct star *s, uint32_t link)
 {
 	return (s->network + (link << 8)) | 2;
+}
+
+/* Return fd46:5053::A, where A is the IPv4 address in host byte order. */
+static inline struct fpisa_address star_ipv6(uint32_t address)
+{
+	return (struct fpisa_address){.w = {htonl(0xfd465053u), 0, 0, htonl(address)}};
 }
 
 /*

@@ -44,9 +44,24 @@ static inline int fpisa_address_read(const char *text, struct fpisa_address *a)
 	return inet_pton(AF_INET6, text, a) == 1 && !fpisa_is_ipv4(a);
 }
 
+/* Return whether the text is an IPv6 address, a colon and a port, and not an address as a whole. */
+static inline int fpisa_lacks_brackets(const char *text)
+{
+	const char *port = strrchr(text, ':');
+	char address[FPISA_ADDRESS_LEN];
+	struct fpisa_address a;
+
+	if (!port || !port[1] || port[1 + strspn(port + 1, "0123456789")] || fpisa_address_read(text, &a) ||
+	    (size_t)(port - text) >= sizeof(address))
+		return 0;
+	memcpy(address, text, (size_t)(port - text));
+	address[port - text] = 0;
+	return fpisa_address_read(address, &a) && fpisa_is_ipv6(&a);
+}
+
 /*
  * Cut "[ADDR]:PORT", "ADDR:PORT" or "ADDR", an IPv6 address with a port in brackets. Return the address's text, or NULL if
- * brackets do not match; *port becomes the port's, NULL if there is none.
+ * brackets are missing or do not match; *port becomes the port's, NULL if there is none.
  */
 static inline char *fpisa_cut_endpoint(char *text, char **port)
 {
@@ -62,6 +77,8 @@ static inline char *fpisa_cut_endpoint(char *text, char **port)
 	} else if (colon && !strchr(colon + 1, ':')) {
 		*port = colon + 1;
 		*colon = 0;
+	} else if (fpisa_lacks_brackets(text)) {
+		return NULL;
 	}
 	return text;
 }

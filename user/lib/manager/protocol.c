@@ -136,6 +136,14 @@ static int job_valid(const struct fpisa_manager_job *j)
 	       spec_valid(&j->spec, 1);
 }
 
+/* Return whether a second address has another family than the first, which is given too. */
+static int register_valid(const struct fpisa_manager_register *r)
+{
+	const int pair = fpisa_is_address(&r->address) && fpisa_is_ipv4(&r->address) != fpisa_is_ipv4(&r->other);
+
+	return r->version && r->port && !r->zero && r->slots && (pair || !fpisa_is_address(&r->other));
+}
+
 static int same_place(const struct fpisa_manager_aggregator *a, const struct fpisa_manager_aggregator *b)
 {
 	return fpisa_same_address(&a->address, &b->address) && a->port == b->port;
@@ -235,7 +243,7 @@ static int body_valid(const struct fpisa_manager_message *m)
 		return list_valid(&m->list);
 	/* Accept any version of frames here, because the manager refuses other versions with a specific reason. */
 	case FPISA_MANAGER_REGISTER:
-		return m->reg.version && m->reg.port && !m->reg.zero && m->reg.slots;
+		return register_valid(&m->reg);
 	case FPISA_MANAGER_RANKS:
 		return ranks_valid(&m->ranks);
 	case FPISA_MANAGER_MAKE:

@@ -175,7 +175,8 @@ struct fpisa_manager_register {
 	struct fpisa_address address; /* address for frames; ::: the address of this connection */
 	__u16 port;		      /* UDP port of the aggregator's datapath */
 	__u16 zero;
-	__u32 slots; /* number of slots that the manager may use, at least 1 */
+	__u32 slots;		    /* number of slots that the manager may use, at least 1 */
+	struct fpisa_address other; /* address for frames of the other family, if `address` is given; ::: none */
 };
 
 struct fpisa_manager_ranks { /* RANKS, sent before MAKE, one message for each 8 ranks */
