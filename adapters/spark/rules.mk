@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-# Exact sums as Spark's Aggregators, a jar without dependencies (doc/sums.md). SPARK_JARS: the folder with Spark's own jars.
+# For Spark, in a jar without dependencies: exact sums as Aggregators (doc/sums.md), and the tables of workers as a catalog
+# (doc/engines.md). SPARK_JARS: the folder with Spark's own jars.
 
 SPARK_SRC := $(wildcard adapters/spark/io/fpisa/spark/*.java)
 SPARK_JARS ?= $(SPARK_HOME)/jars

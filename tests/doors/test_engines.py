@@ -3,14 +3,18 @@
 import ast
 import os
 import re
+import random
 import socket
 import subprocess
+import sys
 
 import pytest
 
 import postgres
 from conftest import BUILD, TOP
 from foreign import FPISA, Workers, server_sql
+from queries import double_sum
+from seeds import draw_seed
 
 os.environ["FPISA_QUERY_LIBRARY"] = os.path.join(BUILD, "libfpisa-query.so")
 DRIVER = "/usr/share/java/postgresql.jar"
@@ -122,3 +126,75 @@ def test_spark(server):
     finally:
         if "spark" in names:
             names["spark"].stop()
+
+
+# -- Spark's catalog ------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def catalog(workers):
+    """Yield a session of Spark with the page's catalog, and the names of the page's program."""
+    pyspark = pytest.importorskip("pyspark")
+    jars = os.path.join(os.path.dirname(pyspark.__file__), "jars")
+    subprocess.run(["make", "-s", "-C", TOP, f"B={BUILD}", "spark", f"SPARK_JARS={jars}"], check=True, stdout=sys.stderr)
+    rng = random.Random(draw_seed())
+    rows = [(rng.randrange(7), rng.choice((None, rng.uniform(-1, 1) * 10.0 ** rng.randint(-12, 12))), rng.choice((None, "", "a", "b'c", "x,y")),
+             rng.randrange(-2 ** 31, 2 ** 31), f"20{rng.randrange(10, 30)}-02-03") for _ in range(20000)]
+    workers.table("t", ["k int32 not null", "x double", "s text", "i int32 not null", "day date"],
+                  [(k, x, f'"{s}"' if s == "x,y" else s, i, day) for k, x, s, i, day in rows])
+    names = {}
+    program, = blocks(4)
+    for old, new in (("10.0.0.11,10.0.0.12", workers.addresses), ("/etc/fpisa/query-keys", workers.key_file), ("build/spark", f"{BUILD}/spark"),
+                     ("['sales']", "['sales', 't']"), (".getOrCreate()", f'.config("spark.sql.catalog.workers.command", {FPISA!r}).getOrCreate()')):
+        assert old in program
+        program = program.replace(old, new)
+    exec("from pyspark.sql import SparkSession", names)
+    try:
+        assert follow(program, names) == 2
+        yield names["spark"], rows
+    finally:
+        if "spark" in names:
+            names["spark"].stop()
+
+
+def asked(frame):
+    """Return the options with which Spark's plan asks the workers."""
+    return re.findall(r"fpisa query run [^\n]*", frame._jdf.queryExecution().executedPlan().toString())
+
+
+def test_catalog_aggregates(catalog):
+    spark, rows = catalog
+    of = {k: [x for key, x, *_ in rows if key == k and x is not None] for k in range(7)}
+    got = spark.sql("SELECT k, sum(x), avg(x), min(x), max(x), count(x) FROM workers.t GROUP BY k")
+    assert {k: tuple(r) for k, *r in got.collect()} == {k: (*double_sum(xs), min(xs), max(xs), len(xs)) for k, xs in of.items()}
+    assert len(asked(got)) == 1 and "--by k --value x --prune workers" in asked(got)[0], asked(got)
+    got = spark.sql("SELECT sum(i), avg(i), count(*), min(day) FROM workers.t WHERE day >= DATE '2015-01-01' AND k <> 3")
+    chosen = [r for r in rows if r[4] >= "2015-01-01" and r[0] != 3]
+    total, mean, n, first = got.collect()[0]
+    assert (total, n, str(first)) == (sum(r[3] for r in chosen), len(chosen), min(r[4] for r in chosen))
+    assert mean == pytest.approx(total / n, rel=1e-15) and "--total --value i,day" in asked(got)[0]
+
+
+def test_catalog_rows(catalog):
+    """Conditions, columns and first rows reach the workers. Spark joins and computes the rest, with a partition for each worker."""
+    spark, rows = catalog
+    got = spark.sql("SELECT x, s FROM workers.t WHERE s = \"b'c\" OR x IS NULL")
+    assert sorted(map(str, map(tuple, got.collect()))) == sorted(str((x, s)) for _, x, s, *_ in rows if s == "b'c" or x is None)
+    for condition, holds in (("s = \"b'c\"", lambda r: r[2] == "b'c"), ("s = 'x,y' AND i < 0", lambda r: r[2] == "x,y" and r[3] < 0), ("0.5 < x", lambda r: r[1] and r[1] > 0.5),
+                             ("s IS NULL", lambda r: r[2] is None), ("s = ''", lambda r: r[2] == "")):
+        got = spark.sql(f"SELECT k, i FROM workers.t WHERE {condition}")
+        assert sorted(map(tuple, got.collect())) == sorted((r[0], r[3]) for r in rows if holds(r)), condition
+        assert "--where" in asked(got)[0] and "--columns k,i" in asked(got)[0] and not re.search(r"\bFilter\b", got._jdf.queryExecution().executedPlan().toString())
+        assert got.rdd.getNumPartitions() == 2
+    got = spark.sql("SELECT x FROM workers.t ORDER BY x DESC LIMIT 9")
+    assert [r.x for r in got.collect()] == sorted((r[1] for r in rows if r[1] is not None), reverse=True)[:9]
+    assert "--value x --limit 9" in asked(got)[0]
+    got = spark.sql("SELECT count(*) FROM workers.t a JOIN workers.t b ON a.i = b.i WHERE a.k = 1 AND b.k = 2")
+    there = [r[3] for r in rows if r[0] == 2]
+    assert got.collect()[0][0] == sum(there.count(r[3]) for r in rows if r[0] == 1)
+    assert spark.sql("SELECT s, count(i) FROM workers.t GROUP BY s").count() == 5  # texts as keys stay with Spark
+
+
+def test_catalog_errors(catalog):
+    spark, _ = catalog
+    with pytest.raises(Exception, match="none"):
+        spark.sql("SELECT * FROM workers.none").collect()
