@@ -96,7 +96,8 @@ def test_all_of_it(lab, tmp_path):
     g = Groups(net, str(tmp_path), "without-key = yes", "key-groups = 3")
     try:
         g.serve()
-        ranks = g.group("train", range(3), {"sum": "float32", "times": int(150 * SLOW), "pause": 0.05}, {"leave": True})
+        leave = str(tmp_path / "leave")
+        ranks = g.group("train", range(3), {"sum": "float32", "times": int(150 * SLOW), "pause": 0.05}, {"until": leave}, {"leave": True})
         later = [(send(connect(g), said), heard) for said, heard in LATER]
         silent = [connect(g, 1) for _ in range(300)]
         for said, heard in rng.sample(AT_ONCE, len(AT_ONCE)):
@@ -107,7 +108,7 @@ def test_all_of_it(lab, tmp_path):
             assert last(half) == b"only half a message arrived"
         # Test quotas, ranks and sizes with a group whose ranks are still joining.
         with send(connect(g, 2), join(b"q", 3, 0)), send(connect(g, 2), join(b"r", 2, 0)):
-            time.sleep(0.3 * SLOW)
+            wait_until("both", lambda: {"q", "r"} <= {group["name"] for group in net.json("group", "list")})
             for said, heard in ((join(b"s"), b"raise key-groups"), (join(b"q", 3, 0), b"another process has joined as rank 0"),
                                 (join(b"q", 2, 1), b"rank 1 joined with size 2, but the other ranks with size 3")):
                 found = last(send(connect(g), said))
@@ -116,6 +117,7 @@ def test_all_of_it(lab, tmp_path):
             assert heard in last(s), heard
         for s in silent:
             s.close()
+        open(leave, "w").close()
         for rank in ranks:
             assert [rank.line()["rc"] for _ in range(2)] == [0, 0]
         g.empty()
@@ -179,7 +181,7 @@ def test_refused_with_few_descriptors(lab, tmp_path):
     try:
         g.serve("setpriv", "--bounding-set", "-sys_resource", "prlimit", "--nofile=170:170")
         flooder.start()
-        wait_until("as many connections as there may be", lambda: len(held) == 200, 15)
+        wait_until("as many connections as there may be", lambda: len(held) == 200)
         for i in range(5):
             g.group(f"right{i}", [1], {"leave": True})
     finally:

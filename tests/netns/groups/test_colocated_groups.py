@@ -106,11 +106,11 @@ def test_four_hosts(hosts):
     chunks = hosts.chunks()
     check_shares(chunks, [1] * HOSTS, 3 * COUNT)
     resent = [sum(hosts.counters(job, hosts.pin(i)).get("v_resent", 0) for job in range(2)) for i in range(HOSTS)]
-    assert sum(resent) < sum(chunks) / 10, resent
+    assert sum(resent) < sum(chunks) / 2, resent  # a rank that misses all results asks for each
     for rank in ranks:
         rank.end()
     # After a restart, `fpisa serve` uses the datapath that is already loaded.
-    wait_until("the end of the group", lambda: not hosts.json("group", "list"), 10)
+    wait_until("the end of the group", lambda: not hosts.json("group", "list"))
     end(hosts.agents[3])
     assert hosts.serve(3).startswith(f"aggregator {hosts.place(3)}:")
     for i in (0, 3):
@@ -132,7 +132,7 @@ def test_unit(hosts):
     hosts.agg.ip("link set eth0 up")
     for i in range(HOSTS):
         assert hosts.serve(i, *confined).startswith("loaded on eth0 and lo")
-    wait_until("all aggregators", lambda: len(hosts.registered()) == HOSTS - 1, 30)
+    wait_until("all aggregators", lambda: len(hosts.registered()) == HOSTS - 1)
     for rank in hosts.start(SUM):
         assert rank.line()["first"] == 10
         rank.end()
@@ -157,7 +157,7 @@ def test_late_address_of_the_manager(hosts):
     assert hosts.agents[0].returncode == 1
     assert hosts.serve(0).startswith("serving groups")
     hosts.serve(1)
-    wait_until("the aggregator", lambda: hosts.registered() == {"10.98.0.12"}, 10)
+    wait_until("the aggregator", lambda: hosts.registered() == {"10.98.0.12"})
     hosts.agg.ip(f"addr del {FIRST}/24 dev eth0")
     found = examine(hosts.agg, "--config", hosts.config)["manager", "registered"]
     assert found["level"] == "fault" and "is not registered" in found["text"], found

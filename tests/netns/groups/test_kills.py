@@ -103,6 +103,7 @@ def test_aggregators(site, seconds):  # noqa: F811
         rank = net.worker[r].spawn(*site.member, "10.98.0.1", "soak", r, WORKERS, plan(site.key, steps), env=site.env)
         w.add(Rank(rank))
         site.ranks.append(w.ranks[-1])
+    w.until("results of all aggregators", lambda: all(net.results()))
     began = time.monotonic()
     while time.monotonic() < began + seconds:
         joins = list(w.joins)
@@ -133,7 +134,7 @@ def test_aggregators(site, seconds):  # noqa: F811
     for rank in w.ranks:
         rank.end()
     site.empty()
-    wait_until("no jobs there", lambda: all(not net.at(i, "job", "list").strip().splitlines()[1:] for i in range(OTHERS)), 15)
+    wait_until("no jobs there", lambda: all(not net.at(i, "job", "list").strip().splitlines()[1:] for i in range(OTHERS)))
 
 
 @pytest.mark.parametrize("seconds", [0, pytest.param(600, marks=pytest.mark.long)])
@@ -225,7 +226,7 @@ def kill_in_tree(site, module, seconds):  # noqa: F811
         rank.end()
     site.empty()
     wait_until("no jobs there", lambda: all(not host.run(FPISA, "job", "list", "--pin", f"{leaves.PINS}/{pin}").strip().splitlines()[1:]
-                                            for host, pin, *_ in places.values()), 15)
+                                            for host, pin, *_ in places.values()))
     net.other.run(FPISA, "unload", "--pin", f"{leaves.PINS}/other")
 
 

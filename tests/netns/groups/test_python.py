@@ -11,7 +11,7 @@ import time
 import pytest
 
 from groups import Groups
-from lab import ADDRESS, LIBRARY, SLOW, TOP
+from lab import ADDRESS, LIBRARY, SLOW, TOP, wait_until
 
 PACKAGE = os.path.join(TOP, "adapters", "python")
 SUMS = """
@@ -149,6 +149,7 @@ def test_ranks_that_do_not_join(net, tmp_path):
     g = Groups(net(3), str(tmp_path), "without-key = yes")
     g.serve()
     python(g.net.worker[2], "-c", WAITS, ADDRESS, 2, 60 * SLOW)
+    wait_until("rank 2", lambda: [group["here"] for group in g.net.json("group", "list")] == [[2]])
     out, err = python(g.net.worker[0], "-c", WAITS, ADDRESS, 0, 4 * SLOW).communicate(timeout=60 * SLOW)
     assert out.startswith("(1, 3) ") and "rank 1, rank 3 did not join in" in out, out + err
     g.manager.send_signal(signal.SIGSTOP)
