@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -62,11 +63,16 @@ def test_answers(workers, ask, rng):
     _, got = ask("t", value="v", limit=3, prune="workers")
     assert [r["v"] for r in got] == sorted((v for _, v in rows), reverse=True)[:3]
     _, (got,) = ask("t", total=True, value=["v", "w"], where="k<3")
+    assert ask("t", total=True, distinct="k", prune="workers")[1] == [{"count": 30000, "count(distinct k)": 7}]
     exact = sum((fractions.Fraction(v) for k, v in rows if k < 3), fractions.Fraction(0))
     assert got["sum(v)"] == float(exact) and got["max(w)"] == 1.5 and got["count"] == sum(k < 3 for k, _ in rows)
 
 
 def test_types(workers, ask):
+    workers.table("r", ["x real"], [("0.1",), ("0.2",)])
+    narrow, wide = (ask("r", total=True, value="x", double_sums=double) for double in (False, True))
+    assert (narrow[0][1], wide[0][1]) == ("float", "double")
+    assert wide[1][0]["sum"] == sum(struct.unpack("2f", struct.pack("2f", 0.1, 0.2))) != narrow[1][0]["sum"]
     workers.table("u", ["s text", "y date", "m decimal(5,2)"], [("Ω", "2024-02-29", "1.50"), (None, None, None)])
     types, got = ask("u")
     assert types == ["string", "date32[day]", "decimal128(5, 2)"]
@@ -78,7 +84,7 @@ def test_errors(workers, ask):
     assert kind == "Error" and "none" in says and number == errno.ENOENT, says
     kind, says, number = ask("t", preaggregate=True)
     assert kind == "Error" and number == errno.EINVAL, says
-    assert ask("t", prune="x") == ("ValueError", "prune is 'x'; it must be one of network, none, workers", None)
+    assert ask("t", prune="x") == ("ValueError", "prune is 'x'; it must be one of network, none, workers, auto", None)
     assert ask("t", limit=-1)[:2] == ("ValueError", f"limit is -1; it must be in 0..{2 ** 64 - 1}")
     workers.table("bytes", ["s text"], [])
     with open(f"{workers.directory(0)}/bytes.csv", "ab") as f:

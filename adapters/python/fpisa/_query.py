@@ -16,7 +16,7 @@ from ._library import Sized, in_range, load, milliseconds, number_of, text
 if TYPE_CHECKING:
     import pyarrow
 
-PRUNINGS = {"network": 0, "none": 1, "workers": 2}
+PRUNINGS = {"network": 0, "none": 1, "workers": 2, "auto": 3}
 LOOK_MS = 200  # time between two looks for a signal, such as that of Ctrl-C
 
 List = Union[str, Iterable[str], None]
@@ -30,7 +30,8 @@ class QueryOptions(Sized):
                 *((n, c_double) for n in "loss duplicate reorder delay corrupt".split()), ("seed", c_uint64),
                 ("where", c_char_p), ("aggregates", c_uint32),
                 *((n, c_char_p) for n in "join on join_where key".split()), ("memory", c_uint64),
-                ("spill", c_void_p), ("spill_arg", c_void_p), ("total", c_uint8), ("values", c_char_p)]
+                ("spill", c_void_p), ("spill_arg", c_void_p), ("total", c_uint8), ("values", c_char_p),
+                ("distinct", c_char_p), ("double_sums", c_uint8)]
 
 
 FUNCTIONS = {
@@ -111,11 +112,11 @@ def collect(answer: Answer) -> pyarrow.Table:
 
 
 def query(table: str, workers: List, *, key_file: Union[str, os.PathLike[str], None] = None, by: List = None,
-          value: List = None, total: bool = False, limit: int = 0, ascending: bool = False, nulls_first: bool = False,
-          columns: List = None, where: Optional[str] = None, join: Optional[str] = None, on: List = None,
-          join_where: Optional[str] = None, prune: str = "network", preaggregate: bool = False,
-          aggregator: Optional[str] = None, query: int = 0, token: int = 0, local_port: int = 0, worker_port: int = 0,
-          timeout: float = 10.0) -> pyarrow.Table:
+          value: List = None, distinct: Optional[str] = None, double_sums: bool = False, total: bool = False, limit: int = 0,
+          ascending: bool = False, nulls_first: bool = False, columns: List = None, where: Optional[str] = None,
+          join: Optional[str] = None, on: List = None, join_where: Optional[str] = None, prune: str = "network",
+          preaggregate: bool = False, aggregator: Optional[str] = None, query: int = 0, token: int = 0, local_port: int = 0,
+          worker_port: int = 0, timeout: float = 10.0) -> pyarrow.Table:
     """Ask workers (`fpisa query worker`) for rows of a table, or for aggregates of its columns. Return a pyarrow.Table. The
     arguments are the options of `fpisa query run`. A list is a text "a,b", or an iterable of texts.
 
@@ -131,7 +132,8 @@ def query(table: str, workers: List, *, key_file: Union[str, os.PathLike[str], N
     with opened(QueryOptions(
             table=text(table, "table"), workers=listed(workers, "workers"),
             key_file=text(None if key_file is None else os.fsencode(key_file), "key_file"), by=listed(by, "by"), value=first,
-            values=None if first else several, total=bool(total), limit=in_range(limit, 64, "limit"),
+            values=None if first else several, distinct=text(distinct, "distinct"), double_sums=bool(double_sums),
+            total=bool(total), limit=in_range(limit, 64, "limit"),
             ascending=bool(ascending), nulls_first=bool(nulls_first), columns=listed(columns, "columns"),
             where=text(where, "where"), join=text(join, "join"), on=listed(on, "on"), join_where=text(join_where, "join_where"),
             pruning=number_of(PRUNINGS, prune, "prune"), preaggregate=bool(preaggregate),
