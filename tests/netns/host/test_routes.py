@@ -25,7 +25,7 @@ def test_firewall_that_drops(lab):
                        "add rule inet f in ct state established accept")
     net.agg.run("ip", "neigh", "flush", "all")
     net.add_job(1)
-    net.check_sum(1, 1000, timeout_ms=3000)
+    net.check_sum(1, 1000, timeout_ms=20000)
 
 
 def test_neighbours_are_managed_while_jobs_need_them(lab):

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from lab import ADDRESS, COMMAND_S, FPISA, PIN, read_answers, wait_until
+from lab import ADDRESS, COMMAND_S, FPISA, PIN, go_on, read_answers, wait_until
 from refusals import refused
 from terminal import OnTerminal
 
@@ -100,11 +100,12 @@ def test_slots_name_the_missing(lab):
     net = lab(workers=3)
     net.load()
     net.add_job(1, "--window", 4)
-    late = net.start(2, 1, {"sleep": 2.5}, {"count": 5000, "kind": "integers"})
+    late = net.start(2, 1, {"go": True}, {"count": 5000, "kind": "integers"})
     early = [net.start(r, 1, {"count": 5000, "kind": "integers"}) for r in (0, 1)]
     rows = wait_until("open rounds", lambda: [r for r in net.json("slots", 1) if r["arrived"] == 2])
     assert all(r["missing"] == [2] and r["of"] == 3 and r["job"] == 1 and r["chunk"] < 4 for r in rows)
     assert net.fpisa("slots").splitlines()[1].split("  ")[-1].split(";")[0].strip() == "2"
+    go_on(late)
     for p in early + [late]:
         read_answers(p)
     assert net.json("slots") == []

@@ -129,7 +129,7 @@ def test_prometheus_file(lab, tmp_path):
         return now["fpisa_packets_total", (("job", "1"),)] == final
     wait_until("the file to follow", caught_up)
     p.send_signal(signal.SIGTERM)
-    assert p.wait(5) == -signal.SIGTERM
+    assert p.wait(60) == -signal.SIGTERM
     assert os.listdir(tmp_path) == ["fpisa.prom"]
     before = file.read_text()
     net.fpisa("unload")
@@ -201,7 +201,7 @@ def watch(net, rows, columns, redraws, *argv):
     p = net.agg.spawn(FPISA, "stats", *argv, "--watch", "0.1", stdout=slave, stderr=slave)
     os.close(slave)
     t = Terminal(rows, columns)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     try:
         while t.redraws <= redraws:
             assert time.monotonic() < deadline, t.screen
@@ -255,7 +255,7 @@ def test_watch(lab, options):
         said.append(p.stdout.readline())
     assert p.poll() is None
     p.send_signal(signal.SIGTERM)
-    _, err = p.communicate(timeout=5)
+    _, err = p.communicate(timeout=60)
     assert p.returncode == -signal.SIGTERM and err == "" and whole()
     if options:
         assert len(said) >= 2 and max(json.loads(line)["per_second"]["v_result"] for line in said) > 0

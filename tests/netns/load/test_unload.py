@@ -76,6 +76,7 @@ def test_unload_while_another_namespace_runs_it(lab):
     assert not os.path.exists(PIN)
 
 
+@pytest.mark.alone  # for the same reason as above
 def test_unload_of_a_named_pin_that_runs_elsewhere(lab):
     """The command for the other namespace includes --pin."""
     net, pin = lab(workers=1), BPFFS + "/mine"
