@@ -110,6 +110,18 @@ static __always_inline __u32 room_of(__u32 mtu, const struct fpisa_address *to)
 	return room < FPISA_MAX_PAYLOAD ? room : FPISA_MAX_PAYLOAD;
 }
 
+/* Return whether the next hop of the route that was found is a router. The kernel then returns the router's address. */
+static __always_inline int is_routed(const struct bpf_fib_lookup *fib, const struct fpisa_address *to)
+{
+	struct fpisa_address next = *to;
+
+	if (fib->family == FAMILY_IPV4)
+		next.w[3] = fib->ipv4_dst;
+	else
+		__builtin_memcpy(&next, fib->ipv6_dst, sizeof(next));
+	return !fpisa_same_address(&next, to);
+}
+
 /* Find the route to the parent, as find_nexthop() does. */
 GLOBAL_FN int find_parent(struct xdp_md *ctx, __u32 id)
 {
@@ -131,7 +143,8 @@ GLOBAL_FN int find_parent(struct xdp_md *ctx, __u32 id)
 	__builtin_memcpy(leaf->parent.mac, fib.dmac, ETH_ALEN);
 	__builtin_memcpy(leaf->parent.local_mac, fib.smac, ETH_ALEN);
 	leaf->parent.ifindex = fib.ifindex;
-	leaf->room = room_of(fib.mtu_result, &job->parent.addr);
+	/* The MTUs behind a router are unknown. */
+	leaf->room = is_routed(&fib, &job->parent.addr) ? 0 : room_of(fib.mtu_result, &job->parent.addr);
 	return FPISA_V_ok;
 }
 

@@ -182,7 +182,8 @@ struct fpisa_uplink {
 struct fpisa_leaf {
 	struct fpisa_uplink up;
 	struct fpisa_peer parent; /* the route of the latest HELLO */
-	__u32 room;		  /* bytes of a payload that fit the MTU of this route, up to FPISA_MAX_PAYLOAD */
+	/* bytes of a payload that fit the MTU of this route, up to FPISA_MAX_PAYLOAD; 0: a router is on the way */
+	__u32 room;
 };
 
 /* Begin a new attempt. */

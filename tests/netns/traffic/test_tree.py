@@ -10,6 +10,7 @@ import worker
 from aggregators import Switched, pins
 from doctor import examine
 from lab import FPISA, draw_seed, end, endpoint, read_all, read_answers, wait_until
+from routers import reach, router
 
 JOB, LEAVES, RANKS = 5, 2, 3
 COUNT = 20000
@@ -162,6 +163,22 @@ def test_route_changes(jobs):
     assert status and answers[-1]["rc"] == -110, answers
     assert jobs.count(1, "v_unresolved_parent") > 0 and jobs.count(1, "v_no_parent") == 0
     check(jobs.begin(seed), seed)
+
+
+@over_both
+def test_root_behind_a_router(jobs):
+    """A leaf does not know the MTUs behind a router. Its frames are not longer than those of the job, also if the leaf's link has room."""
+    seed, way, leaf = draw_seed(), router(jobs.host(jobs.at(98), "way")), jobs.leaf[0]
+    way.sysctl("conf/all/send_redirects", 0)
+    way.ip(f"route replace {jobs.at(1)} dev eth0 mtu lock 1300")
+    leaf.ip(f"neigh replace {jobs.at(98)} lladdr {way.mac('eth0').hex(':')} dev eth0")
+    reach(jobs, leaf, jobs.at(1), jobs.at(98))
+    try:
+        check(jobs.begin(seed, timeout_ms=20000), seed)
+    finally:
+        leaf.ip(f"route del {jobs.at(1)}")
+    chunks = -(-COUNT // 256)
+    assert jobs.count(1, "v_up") == chunks and jobs.count(1, "v_up_next") >= chunks
 
 
 def test_many_calls(jobs):
