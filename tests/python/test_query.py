@@ -57,7 +57,7 @@ def test_answers(workers, ask, rng):
     types, got = ask("t", columns=["k", "v"])
     assert types == ["int32", "double"] and sorted((r["k"], r["v"]) for r in got) == sorted(rows)
     of = {k: [v for key, v in rows if key == k] for k in range(7)}
-    for prune in "none", "workers":
+    for prune in "none", "workers", None:
         _, got = ask("t", by="k", value="v", prune=prune)
         assert {r["k"]: (r["count"], r["sum"], r["avg"]) for r in got} == {k: (len(vs), *double_sum(vs)) for k, vs in of.items()}
     _, got = ask("t", value="v", limit=3, prune="workers")

@@ -111,7 +111,7 @@ final class Question implements SupportsPushDownV2Filters, SupportsPushDownRequi
 		List<String> keys = keys(aggregation), values = values(aggregation);
 		options.addAll(keys.isEmpty() ? List.of("--total") : List.of("--by", String.join(",", keys)));
 		if (!values.isEmpty())
-			options.addAll(List.of("--value", String.join(",", values)));
+			options.addAll(List.of("--value", String.join(",", values), "--double-sums"));
 		options.addAll(List.of("--prune", "workers"));
 		schema = new StructType();
 		for (String key : keys)
@@ -128,7 +128,8 @@ final class Question implements SupportsPushDownV2Filters, SupportsPushDownRequi
 		List<String> keys = keys(aggregation), values = values(aggregation);
 		AggregateFunc[] functions = aggregation.aggregateExpressions();
 
-		if (keys == null || values == null || !fits(keys) || !alike(values))
+		if (keys == null || values == null || !fits(keys)
+				|| values.stream().anyMatch(v -> columns.apply(v).dataType().equals(DataTypes.StringType)))
 			return Optional.empty();
 		int[] found = IntStream.range(0, keys.size() + functions.length).toArray();
 		for (int i = 0; i < functions.length; i++) {
@@ -151,8 +152,8 @@ final class Question implements SupportsPushDownV2Filters, SupportsPushDownRequi
 		boolean isDay = type.equals(DataTypes.DateType) || type.equals(DataTypes.TimestampNTZType);
 		if (f instanceof Count)
 			return at;
-		if (f instanceof Sum) // a sum of reals is a real, and Spark's is a double
-			return isDay || type.equals(DataTypes.FloatType) ? -1 : at + 1;
+		if (f instanceof Sum)
+			return isDay ? -1 : at + 1;
 		if (f instanceof Min)
 			return at + 2;
 		if (f instanceof Max)
@@ -165,7 +166,7 @@ final class Question implements SupportsPushDownV2Filters, SupportsPushDownRequi
 		if (f instanceof Count || f instanceof CountStar)
 			return DataTypes.LongType;
 		StructField c = column(f.children()[0]).get();
-		if (f instanceof Avg)
+		if (f instanceof Avg || f instanceof Sum && c.dataType().equals(DataTypes.FloatType))
 			return DataTypes.DoubleType;
 		if (f instanceof Sum && !c.dataType().equals(DataTypes.DoubleType))
 			return new DecimalType(38, c.dataType() instanceof DecimalType d ? d.scale() : 0);
@@ -200,13 +201,6 @@ final class Question implements SupportsPushDownV2Filters, SupportsPushDownRequi
 			names.add(column(f.children()[0]).get().name());
 		}
 		return new ArrayList<>(names);
-	}
-
-	/** Return whether one query can aggregate these columns: all of them reals and doubles, or none, and no texts. */
-	private boolean alike(List<String> values) {
-		long floats = values.stream().map(v -> columns.apply(v).dataType())
-				.filter(t -> t.equals(DataTypes.FloatType) || t.equals(DataTypes.DoubleType)).count();
-		return (floats == 0 || floats == values.size()) && values.stream().noneMatch(v -> columns.apply(v).dataType().equals(DataTypes.StringType));
 	}
 
 	/** Return whether the keys have room. A text may be too long, unless the catalog's option excludes that. */
