@@ -21,7 +21,7 @@ from queries import last_key
 
 SALES = [(1, "2024-05-01", 9.99), (2, "2024-05-01", 1e30), (1, "2024-05-02", -0.5), (2, None, -1e30), (2, "2024-05-03", 1.0)]
 WAYS = "SET fpisa.pruning = none;", "SET fpisa.pruning = workers;", "SET fpisa.pruning = none; SET fpisa.preaggregate = on;", \
-    "SET fpisa.pushdown = off;"
+    "SET fpisa.pushdown = off;", "SET fpisa.pruning = auto;"
 
 
 @pytest.fixture
@@ -146,6 +146,17 @@ def test_whole_tables(far, server):
     for whole in query, "SELECT * FROM sales":
         assert 'the statement reads all rows of foreign table "sales"' in fails(server, refuse + whole, "far")
     assert far(refuse + "SELECT count(*) FROM sales WHERE shop = 1") == [("2",)]
+
+
+def test_automatic_pruning(far):
+    """With fpisa.pruning = auto, workers prune the first rows, and decide whether to add rows by key."""
+    auto = "SET fpisa.pruning = auto; "
+    first = plan(lambda q: far(auto + q), "SELECT * FROM many ORDER BY x LIMIT 5", ", ANALYZE")
+    assert first["Pruned By"] == "workers" and first["Rows Received"] == 15
+    groups = plan(lambda q: far(auto + q), "SELECT x, count(*) FROM many GROUP BY x", ", ANALYZE")
+    assert groups["Pruned By"] == "workers" and groups["Rows Received"] == 3000
+    assert groups["Plan At Workers"] == "each worker adds its rows by key, and sends the sums directly"
+    assert "Plan At Workers" not in plan(far, "SELECT x, count(*) FROM many GROUP BY x", ", ANALYZE")
 
 
 def test_parameters(far):
@@ -310,7 +321,7 @@ def test_not_null(far, server, workers):
     far("".join(f"{way} {'; '.join(queries)};" for way in WAYS))
     workers.table("t", ("k int32", "g int32", "d date", "x real"), rows)
     for i, query in enumerate(queries):
-        said = fails(server, WAYS[i % 4] + query, "far") + fails(server, WAYS[0] + query, "far")
+        said = fails(server, WAYS[i % len(WAYS)] + query, "far") + fails(server, WAYS[0] + query, "far")
         assert said.count("is NOT NULL, but has ") + said.count("is empty, and the query takes it as never NULL") == 2, said
     query = "SELECT k, count(d) FROM t WHERE d IS NOT NULL GROUP BY k ORDER BY k"
     # A planner may drop a condition that is implied by the declaration of the column.

@@ -14,7 +14,7 @@ from lab import draw_seed
 
 pytestmark = pytest.mark.cold  # these tests put more programs into the program array than a load does
 
-PRUNING = {"network": (), "none": ("--prune", "none"), "workers": ("--prune", "workers"), "preaggregate": ("--preaggregate",)}
+PRUNING = {"network": (), "none": ("--prune", "none"), "workers": ("--prune", "workers"), "preaggregate": ("--preaggregate",), "auto": ("--prune", "auto")}
 FAULTS = "drop=0.2,duplicate=0.1,reorder=0.1,delay=0.05,corrupt=0.05"
 HARD = [0.0, -0.0, 5e-324, -5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, -1.7976931348623157e308, 1e300, -1e300, 1.0,
         math.inf, -math.inf, math.nan]
@@ -59,7 +59,7 @@ def test_doubles(asked):
                 for key, *is_ in got:
                     is_ = (is_[0], *(None if x is None else float(x) for x in is_[1:]))
                     assert all(map(queries.same, is_, want[key])), (kind, way, key, is_, want[key])
-                assert (counts["absorbed"] > 0) == (way in ("network", "preaggregate"))
+                assert (counts["absorbed"] > 0) == (way in ("network", "preaggregate", "auto"))
     assert q.run("--by", "k", "--value", "v", table="window")[1]["received"] > 0
 
 
@@ -187,7 +187,7 @@ def test_several_columns(asked):
     for way, options in PRUNING.items():
         for more in ((), ("--debug-faults", FAULTS)) if way in ("network", "preaggregate") else ((),):
             got, counts = q.run("--by", "k", "--value", "a,b", *options, *more)
-            assert len(got) == len(want[0]) and (counts["absorbed"] > 0) == (way in ("network", "preaggregate"))
+            assert len(got) == len(want[0]) and (counts["absorbed"] > 0) == (way in ("network", "preaggregate", "auto"))
             for key, *row in got:
                 check(row, (want[0][key], want[1][key]), (way, key))
             (row,), _ = q.run("--total", "--value", "a,b", *options, *more)
