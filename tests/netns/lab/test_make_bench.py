@@ -82,6 +82,8 @@ def test_engines(tmp_path):
     assert set(found) == {(way, query) for way, queries in want.items() for query in queries}
     for (way, _), r in found.items():
         assert r["cpu_s"] > 0 and r["first_cpu_s"] > 0 and r["seconds"] > 0 and (r["bytes"] > 0 or way == "duckdb, one machine"), r
+    r = found["query run, workers", "group_by_sum"]
+    assert f"{r['cpu_s']:.2f}; {r['seconds']:.2f}; {r['bytes'] / 1e6:.2f}" in next(line for line in out.splitlines() if "| query run, workers | " in line)
 
 
 @pytest.mark.long
