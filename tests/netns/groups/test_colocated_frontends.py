@@ -69,7 +69,7 @@ class Served(Hosts):
 
     def settle(self):
         """Wait until all groups have ended."""
-        wait_until("the end of all groups", lambda: not self.json("group", "list", "--pin", self.pin(0)), 15)
+        wait_until("the end of all groups", lambda: not self.json("group", "list", "--pin", self.pin(0)))
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def check_quarters(net, jobs):
     assert sum(chunks) > 100
     for chunk in chunks:
         assert chunk / sum(chunks) == pytest.approx(1 / HOSTS, abs=0.03), chunks
-    assert sum(count(net, "v_resent", jobs)) < sum(chunks) / 10
+    assert sum(count(net, "v_resent", jobs)) < sum(chunks) / 2  # a rank that misses all results asks for each
 
 
 @pytest.mark.parametrize("mode", ["exact", None])

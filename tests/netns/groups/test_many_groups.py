@@ -77,7 +77,7 @@ def test_in_turn(lab, tmp_path, groups, lives_s):
                 calls += live.pop(rng.randrange(AT_ONCE)).check()
             live.append(Group(g, f"group-{n}", rng, lives_s))
             many()
-        wait_until("many groups at once", many, 30)  # ranks start faster than they join
+        wait_until("many groups at once", many)  # ranks start faster than they join
         for group in live:
             calls += group.check()
         assert g.settle() == before

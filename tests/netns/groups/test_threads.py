@@ -65,7 +65,7 @@ def test_calls_of_every_kind(groups, tmp_path):
             answer = rank.line()
             assert answer["rc"] == 0, answer
     for rank in [*ranks, *early]:
-        assert rank.process.wait(30 * SLOW) == 0, reports(tmp_path)
+        assert rank.process.wait(60 * SLOW) == 0, reports(tmp_path)
     assert reports(tmp_path) == ""
 
 

@@ -14,7 +14,7 @@ from lab import BUILD, children, wait_until
 
 BENCH = os.path.join(BUILD, "bench", "contenders")
 SHORT = ["--runs", "2", "--vector", "20000", "--window", "16"]
-LIMIT_S = 120
+LIMIT_S = 300
 
 
 def bench(name, *options):
