@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Measure the minimum cost of a sum by groups, without exact arithmetic. The program reads keys and values, and adds
- * doubles at the places of the keys. The program also does this by parts of the groups. bench/sums.py compares this
- * program with fpisa.sum(x, by=). The output is a line of JSON with CPU time in ns per element.
+ * Measure the minimum cost of sums per key, without exact arithmetic. The program reads keys and values, and adds
+ * doubles at the places of the keys. It also does this for one part of the places at a time. bench/sums.py compares
+ * this program with fpisa.sum(x, by=). The output is a line of JSON with CPU time in ns per element.
  *
  *     gather ELEMENTS GROUPS ROUNDS
  */
@@ -44,7 +44,7 @@ static void add_direct(void)
 		sum[key[i]] += x[i];
 }
 
-/* Add by parts. Finding the places is not included in the time. */
+/* Add one part at a time. The time does not include finding the places. */
 static void add_by_parts(void)
 {
 	const int64_t parts = ((groups - 1) >> PART_BITS) + 1;

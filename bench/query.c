@@ -247,7 +247,7 @@ static int one_round(const struct query_case *k, struct figures *g, uint32_t rou
 
 	query_join(&q);
 	if (!c_open(&c, k))
-		return fprintf(stderr, "query: out of memory\n"), -1;
+		return fprintf(stderr, "query: not enough memory\n"), -1;
 	if (c.cell)
 		memset(c.cell, 0, ((size_t)c.mask + 1) * sizeof(*c.cell));
 	g->key_ns[round] = k->filter ? fill_filter(&c, k) : 0;
@@ -263,7 +263,7 @@ static int one_round(const struct query_case *k, struct figures *g, uint32_t rou
 		make_frame(&f, k, n, row);
 		ns += harness_run(harness, &f);
 		if (f.action != XDP_REDIRECT)
-			return fprintf(stderr, "query: frame %u is dropped\n", n), -1;
+			return fprintf(stderr, "query: the program dropped frame %u\n", n), -1;
 		if (harness_hdr(&f)->type == FPISA_TYPE_ROWS)
 			forwarded += harness_hdr(&f)->count;
 		if (n_batch < BATCH && n < frames)

@@ -251,7 +251,7 @@ def parse():
     if args.plot and not os.access(os.path.dirname(os.path.abspath(args.plot)), os.W_OK):
         p.error(f"--plot {args.plot}: its directory does not exist or is not writable; name another")
     if args.plot and not shutil.which("gnuplot"):
-        p.exit(1, "fpisa: query demo: --plot: gnuplot is not installed; apt install gnuplot-nox\n")
+        p.exit(1, "fpisa: query demo: --plot: gnuplot is not installed; run apt install gnuplot-nox\n")
     return args
 
 

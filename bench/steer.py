@@ -168,10 +168,10 @@ def handover(args, elements=256):
 def main():
     p = argparse.ArgumentParser(prog="steer", description=__doc__.splitlines()[0])
     p.add_argument("--cpus", default="0,1", help="CPUs that own slots, such as 0,1")
-    p.add_argument("--elements", type=numbers, default=[256, 832], help="of a packet")
+    p.add_argument("--elements", type=numbers, default=[256, 832], help="elements per packet")
     p.add_argument("--workers", type=int, default=4)
     p.add_argument("--rounds", type=int, default=9)
-    p.add_argument("--values", type=int, default=2 << 20, help="that each worker contributes")
+    p.add_argument("--values", type=int, default=2 << 20, help="values per worker")
     args = p.parse_args()
     exit_on_signals()
     own_mounts()

@@ -29,7 +29,7 @@ def frame(payload):
 
 
 def uplink(chunks, elements, parts, size):
-    """Return the bytes that a leaf sends to its parent and receives from it: parts with packed blocks of `size` bytes an element, and a result
+    """Return the bytes that a leaf sends to its parent and receives from it: parts with packed blocks of `size` bytes per element, and a result
     and a STATUS for each part but the last."""
     blocks = max(elements * size + elements / BLOCK * WORD, elements * VALUE)
     return chunks * (parts * frame(0) + blocks), chunks * (frame(elements * VALUE) + (parts - 1) * frame(0))

@@ -41,7 +41,7 @@ def main():
     lines = sorted(f"{t['name']} {describe(t['type_id'])}" for t in types.values()
                    if t["kind"] == "VAR" and t["name"] != "fpisa_abi")
     if not any(line.startswith("fpisa_jobs ") for line in lines):
-        sys.exit("abi.py: no BTF of maps on standard input")
+        sys.exit("abi.py: standard input has no BTF of maps")
     stamp = int.from_bytes(hashlib.sha256("\n".join(lines).encode()).digest()[:4], "little") % (1 << 20) + 1
     print(f"#define FPISA_ABI {stamp} /* by bpf/abi.py */")
 

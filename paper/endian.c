@@ -130,7 +130,7 @@ static int check(char *out, char *in)
 		w->swap(out, in, PACKET);
 		for (size_t i = 0; i < PACKET; i++) {
 			if (out[i] != in[i / w->size * w->size + w->size - 1 - i % w->size]) {
-				fprintf(stderr, "endian: %s of %u bytes is wrong\n", w->name, w->size);
+				fprintf(stderr, "endian: %s swaps values of %u bytes wrongly\n", w->name, w->size);
 				return -1;
 			}
 		}

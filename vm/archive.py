@@ -31,14 +31,14 @@ def mirrors():
         uri, label = line.split(" ", 1)
         found.setdefault(label, uri.rstrip("/"))
     if "Debian" not in found:
-        fail("no Debian archive among the configured sources; name one there and run apt-get update")
+        fail("the configured sources have no Debian archive; add one, and run apt-get update")
     return found["Debian"], found.get("Debian-Security", found["Debian"] + "-security")
 
 
 def configured():
     """Return the code name of the suite that this machine's apt is configured for."""
     found = output(["apt-get", "indextargets", "--format", "$(CODENAME)", "Created-By: Packages", "Origin: Debian", "Label: Debian"])
-    return found.split()[0] if found.strip() else fail("no Debian archive among the configured sources")
+    return found.split()[0] if found.strip() else fail("the configured sources have no Debian archive; add one, and run apt-get update")
 
 
 def private_apt(suites, arch="amd64"):

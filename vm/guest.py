@@ -256,9 +256,9 @@ def boot(name, kernel, accel):
     """Return the program that boots a guest, "vng" or "qemu". If virtme-ng is installed but is not used, print the reason."""
     forced = os.environ.get("FPISA_VM_BOOT", "")
     if forced not in ("", "vng", "qemu"):
-        raise NoGuest(f"FPISA_VM_BOOT={forced}: neither vng nor qemu")
+        raise NoGuest(f"FPISA_VM_BOOT is {forced}; it must be vng or qemu")
     if forced == "vng" and not vng.installed():
-        raise NoGuest("FPISA_VM_BOOT=vng: vng is not installed; `pip install virtme-ng`, or FPISA_VM_BOOT=qemu")
+        raise NoGuest("FPISA_VM_BOOT=vng: vng is not installed; run `pip install virtme-ng`, or set FPISA_VM_BOOT=qemu")
     if forced or not vng.installed():
         return forced or "qemu"
     works, why = vng_works(kernel, accel)

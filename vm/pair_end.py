@@ -42,7 +42,7 @@ def card(module):
             if os.path.basename(os.path.realpath(path)) == module:
                 return path.split("/")[4]
         time.sleep(0.1)
-    sys.exit(f"{module}: no network interface in 30 s")
+    sys.exit(f"{module}: no network interface appeared in 30 s")
 
 
 class Peer:

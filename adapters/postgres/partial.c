@@ -28,7 +28,7 @@ void partial_read(const bytea *bytes, struct fpisa_format f, union fpisa_superac
 		ereport(ERROR,
 			errcode(rc == -ERANGE ? ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE :
 						ERRCODE_INVALID_BINARY_REPRESENTATION),
-			errmsg("invalid partial of fpisa: %s", why));
+			errmsg("invalid fpisa partial: %s", why));
 }
 
 /* -- results of aggregates ---------------------------------------------------- */
@@ -95,7 +95,7 @@ static Datum merge_terms(FunctionCallInfo fcinfo, struct fpisa_format f)
 	for (int i = 0; i < n; i++) {
 		if (null[i])
 			ereport(ERROR, errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				errmsg("an expansion of fpisa must not contain NULL"));
+				errmsg("an fpisa expansion must not contain NULL"));
 		a = state_add(a, value_bits(term[i], f), f, 0);
 	}
 	PG_RETURN_POINTER(a);

@@ -348,8 +348,8 @@ class Session final : public std::enable_shared_from_this<Session>
 	{
 		/* A child after fork() may have copied locks that are held, so take none. */
 		TORCH_CHECK(getpid() == pid_,
-			    "fpisa: the process group belongs to the process that created it, and this is a child; "
-			    "create a process group in this process");
+			    "fpisa: the process group belongs to the process that created it, and this process is a "
+			    "child; create a process group in this process");
 		const size_t level = std::min(Call::level_of_thread(), LEVELS - 1);
 		struct fpisa_call c = {};
 

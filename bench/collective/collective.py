@@ -106,7 +106,7 @@ class Network(labs.Lab):
             self.adders += [self.beside(r) for r in range(workers)]
 
     def dedicated(self, i, mtu):
-        """Add a host behind a separate port. Results to a group do not leave by this port."""
+        """Add a host behind a separate port. Multicast results do not leave through this port."""
         host, address = self.netns(), f"10.99.1.{150 + i}"
         self.switch.ip(f"link add a{i} mtu {mtu} type veth peer name eth0 mtu {mtu} netns {host.path}",
                        f"link set a{i} master br0 up")
@@ -123,12 +123,12 @@ class Network(labs.Lab):
         return self.loaded(Adder(self.worker[rank], self.addresses[rank], f"{self.pins}/w{rank}", rank), "eth0", "lo", "--mode", "skb")
 
     def sends(self, rank):
-        """Let the switch accept frames of this worker's datapath, because the worker's host adds too."""
+        """Let the switch accept frames of this worker's datapath, because the worker's host is also an aggregator."""
         self.switch.gro_on(f"p{rank}")
         self.queue_from(f"p{rank}")
 
     def queue_from(self, port):
-        """Shape all frames that enter the bridge by this port, including frames of XDP, by passing them through a device."""
+        """Shape all frames that enter the bridge through this port, including XDP's frames, by passing them through a device."""
         self.switch.ip(f"link add from-{port} type ifb", f"link set from-{port} up")
         self.switch.run("tc", "qdisc", "add", "dev", port, "clsact")
         self.switch.run("tc", "filter", "add", "dev", port, "ingress", "protocol", "all", "u32", "match", "u32", "0", "0",
@@ -237,7 +237,7 @@ class Setting(typing.NamedTuple):
         return self.workers if self.topology == "one-port" else 1
 
     def byteps(self):
-        """Return this number with the best possible shares if the workers' hosts add too."""
+        """Return this number with the best possible shares if the workers' hosts are also aggregators."""
         n, k = self.workers, self.aggregators()
         return max(1, 2 * n * (n - 1) / (n * n + k * n - 2 * k))
 

@@ -7,7 +7,7 @@
 The network is the same as in collective.py, with FPISA alone. While sums run, `perf` samples all CPUs 997 times a second. A
 sample belongs to the party whose function is innermost in its stack. So a copy that veth makes counts for veth:
 
-    worker	the ranks' own code, and sending and receiving by their sockets
+    worker	the ranks' own code, and sending and receiving through their sockets
     bridge	forwarding, and other work at its ports
     shaper	tbf, and frames that wait in it
     veth	the ends of veth links, with the copy of a frame into a page for XDP
@@ -130,7 +130,7 @@ def main():
     p.add_argument("--transports", default="udp,xsk")
     args = p.parse_args()
     if not shutil.which("perf"):
-        sys.exit("cpu_time: perf is not installed; apt install linux-perf")
+        sys.exit("cpu_time: perf is not installed; run apt install linux-perf")
     exit_on_signals()
     own_mounts()
     for mtu in args.mtus:

@@ -82,7 +82,7 @@ class Flow:
 
 
 class Network(collective.Network):
-    """The network of collective.py, with hosts that send by TCP."""
+    """The network of collective.py, with hosts that send over TCP."""
 
     def __init__(self, workers, at, sources, pins):
         super().__init__(workers, MTU, at.aggregators() if at.several() else 0, at.everywhere(), pins)
@@ -120,7 +120,7 @@ class Network(collective.Network):
                            timeout_ms=10**6) for r in range(len(self.worker))]
 
     def summed(self):
-        """Return the bytes of a rank that the first aggregator has added, with headers."""
+        """Return how many bytes of a rank the first aggregator has added, including headers."""
         dump = json.loads(self.first.host.run("bpftool", "-j", "map", "dump", "pinned", f"{self.first.pins}/fpisa_counters"))
         chunks = sum(v["value"]["v_result"] for e in dump if e["formatted"]["key"] == JOB for v in e["formatted"]["values"])
         return chunks * (self.elements * 4 + HEADERS)

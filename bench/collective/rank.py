@@ -52,7 +52,7 @@ class Fpisa:
             raise RuntimeError(side.lib.fpisa_error().decode())
 
     def run(self, operation, workers, values, algorithm, side=None):
-        """Run the operation. Ranks that do not contribute with other libraries contribute zeros."""
+        """Run the operation. FPISA's operations need values from every rank, so ranks without a contribution contribute zeros."""
         if operation == "broadcast" and self.rank:
             values.fill(0)
         if operation == "allgather":
@@ -118,7 +118,7 @@ class OpenMpi:
                 self.groups[n, algorithm] = MPI.COMM_WORLD.Split(int(self.rank >= n), self.rank)
 
     def force(self, algorithm):
-        """Force the algorithm by the tools interface (MPI_T), because the environment variable of the parameter is read only
+        """Force the algorithm through the tools interface (MPI_T), because the environment variable of the parameter is read only
         once.
         """
         index, handle, count = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_int()

@@ -44,7 +44,7 @@ struct plan {
 		 */
 		elements;
 	uint64_t seed;
-	int gso;	  /* wire: whether batches pass the links uncut */
+	int gso;	  /* wire: whether batches pass the links unsegmented */
 	double loss;	  /* wire: faults that are injected at the workers */
 	uint64_t calls;	  /* worker: number of consecutive calls in which udp and xsk sum a vector */
 	int progress;	  /* worker: whether contenders with a progress thread run too */

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Compare MPI_Allreduce with the preloaded adapter with the best algorithms of Open MPI and MPICH.
+"""Compare MPI_Allreduce through the preloaded adapter with the best algorithms of Open MPI and MPICH.
 
     mpi.py [--doubles [--reproblas DIR]] [--mpi NAME,...] [--workers N] [--rate MBIT] [--sizes BYTES,...] [--rounds R] [--seconds S]
 
@@ -100,7 +100,7 @@ class Bench:
         p = subprocess.run([f"mpicc.{mpi}", "-O2", "-w", "-shared", "-fPIC", f"-I{source}/include", os.path.join(HERE, "reproblas.c"),
                             *parts, "-o", path, "-lm"], text=True, capture_output=True)
         if p.returncode:
-            raise Failure(f"{source}: no library of ReproBLAS for {mpi}\n{p.stderr}")
+            raise Failure(f"{source}: cannot build ReproBLAS's library for {mpi}\n{p.stderr}")
         return path
 
     def preload(self, mpi, algorithm):
@@ -187,7 +187,7 @@ def report(args, rounds):
                     "type": "double" if args.doubles else "float", "rate_mbps": args.rate, "bytes": size, "rounds": args.rounds}
             if not ours:
                 line["algorithm"] = algorithm.removeprefix(REPROBLAS)
-            # With ReproBLAS, MPI_Iallreduce remains MPI's own.
+            # With ReproBLAS, MPI itself performs MPI_Iallreduce.
             for name, k in (("seconds", 0), ("exposed_s", 1))[:1 if of == REPROBLAS else 2]:
                 values = figures(rounds, (mpi, algorithm), size, k)
                 line[name] = round(statistics.median(values), 7)

@@ -136,7 +136,7 @@ def of_bound(results):
 
 
 def slower(topology, **which):
-    """Return a figure, which is the time for 1 MB divided by that of the usual network."""
+    """Return a figure, which is the time for 1 MB divided by the time in the usual network."""
     def measured(results):
         base = {x["bytes"]: o["seconds"] for x, o in rows(results, topology, bytes=1 << 20, rate_mbps=HEADLINE_MBPS)}
         for x, o in rows(results, topology, bytes=1 << 20, rate_mbps=HEADLINE_MBPS, **which):

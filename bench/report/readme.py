@@ -137,16 +137,15 @@ def read_run(folder, busy, only=None):
     """Return the machine and the results of a run, of all parts or of these parts. Refuse a run that may not be used."""
     results = read_lines(os.path.join(folder, "results.jsonl"))
     if results[0]["quick"]:
-        sys.exit(f"readme.py: {folder}: a quick run, whose figures are not valid; run without --quick")
+        sys.exit(f"readme.py: {folder} is a quick run, whose figures are not valid; run without --quick")
     parts = [x for x in results if x["bench"] == "part" and (not only or x["part"] in only)]
     if not parts:
-        sys.exit(f"readme.py: {folder}: no part has ended; make bench BENCH=\"{' '.join(only or ['all'])}\"")
+        sys.exit(f"readme.py: {folder}: no part has ended; run make bench BENCH=\"{' '.join(only or ['all'])}\"")
     machine = {k: results[0][k] for k in ("cpu", "cpus", "kernel", "date")}
     machine["kernel"] = machine["kernel"].split("-")[0]
     machine.update(busy=max(x["busy"] for x in parts), seconds=round(sum(x["seconds"] for x in parts)))
     if machine["busy"] > IDLE and not busy:
-        sys.exit(f"readme.py: {folder}: others had {machine['busy']:.0%} of the CPUs; run it when the machine is idle, "
-                 "or take it with --busy")
+        sys.exit(f"readme.py: {folder}: other processes used {machine['busy']:.0%} of the CPUs; run it on an idle machine, or accept it with --busy")
     return machine, results
 
 

@@ -54,7 +54,7 @@ def wire(contender, elements):
 
 
 def worker(contender):
-    """Return a figure, which is the contender's CPU time at the worker divided by that of a SwitchML-style worker."""
+    """Return a figure, which is the contender's CPU time at the worker divided by a SwitchML-style worker's CPU time."""
     def measured(results):
         for line in results:
             if line["bench"] == "worker" and line["contender"] == contender:
@@ -132,7 +132,7 @@ def sums(aggregate, groups):
 
 
 def merged(workers, groups):
-    """Return a figure, which is our CPU time at the master with the aggregator divided by that of postgres_fdw."""
+    """Return a figure, which is our CPU time at the master with the aggregator divided by postgres_fdw's CPU time."""
     def measured(results):
         for line in results:
             if line["bench"] == "merge" and line["contender"] == "fpisa" and (line["workers"], line["groups"]) == (workers, groups):

@@ -81,7 +81,7 @@ class InOrder:
 
 
 class OpenMpi:
-    """Average by MPI_Allreduce in a separate thread, with the chosen algorithm."""
+    """Average with MPI_Allreduce in a separate thread, with the chosen algorithm."""
 
     def __init__(self, plan):
         sys.path.insert(0, os.path.join(HERE, "..", "collective"))

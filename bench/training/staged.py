@@ -26,7 +26,7 @@ start = threading.Barrier(RANKS)
 
 
 def copy(t, streams, buffers):
-    """Copy chunks out and back, each back when it is out, through buffers that are free again then."""
+    """Copy chunks to the buffers and back. Copy each chunk back when it has arrived, which frees its buffer."""
     back = []
     for k, part in enumerate(t.split(CHUNK)):
         buffer = buffers[k % len(buffers)][:len(part)]

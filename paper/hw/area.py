@@ -134,7 +134,7 @@ def measure(tools, name, top, parameters):
             stat = f.read()
         area = re.search(r"Chip area for module.*: ([0-9.]+)", stat)
         if not area or not float(area[1]):
-            raise Failed(f"{name}, {library}: no area, see {net}.area.stat")
+            raise Failed(f"{name}, {library}: the report has no area; see {net}.area.stat")
         registers = sum(int(n) for n in re.findall(r"^ +DFF\w+ +(\d+)$", stat, re.M))
         costs[library] = [float(area[1]), registers, power(analyse(tools, net + ".area", library), name),
                           delay(analyse(tools, net + ".delay", library), name)]
@@ -333,7 +333,7 @@ def page(text, blocks):
     """Return the page with these blocks. Every block must have a place in the page, and every place must have a block."""
     places = [m[2] for m in BLOCK.finditer(text)]
     if sorted(places) != sorted(blocks) or not SOURCES.search(text):
-        raise Failed(f"doc/hardware.md has blocks {' '.join(places)}, the tables are {' '.join(blocks)}")
+        raise Failed(f"doc/hardware.md has blocks {' '.join(places)}, but the tables are {' '.join(blocks)}")
     text = BLOCK.sub(lambda m: m[1] + blocks[m[2]] + "\n" + m[3], text)
     return SOURCES.sub(f"<!-- hw-area-sources {fingerprint(text)} -->", text)
 

@@ -93,7 +93,7 @@ class Programs:
         if self.harness:
             with open(os.path.join(folder, f"V{top}.h")) as new, open(os.path.join(self.harness, f"V{top}.h")) as old:
                 if new.read() != old.read():
-                    raise Failed(f"V{top}.h of a fault is not the RTL's own")
+                    raise Failed(f"V{top}.h differs between the RTL and the RTL with a fault")
         else:
             jobs += [(self.cxx, os.path.join(HERE, "check", program + ".cpp"), o(program), "-O2", "-Wall", "-Wextra",
                       "-isystem", folder)]

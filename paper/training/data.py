@@ -70,7 +70,7 @@ def wheel(folder):
     path, = glob.glob(pattern)
     with open(path, "rb") as f:
         if hashlib.sha256(f.read()).hexdigest() != digest:
-            raise RuntimeError(f"{path}: not the file that {WHEEL} names; remove it, and it is downloaded again")
+            raise RuntimeError(f"{path} is not the file that {WHEEL} names; remove it, so that it is downloaded again")
     return path
 
 
@@ -103,7 +103,7 @@ def cifar_batch(path):
             batch = Arrays(f, encoding="bytes").load()
         return batch[b"data"], np.array(batch[b"labels"])
     except (EOFError, KeyError, TypeError, ValueError, pickle.UnpicklingError) as e:
-        raise RuntimeError(f"{path}: not a file of CIFAR-10 ({type(e).__name__}: {e}); unpack the archive again") from e
+        raise RuntimeError(f"{path} is not a CIFAR-10 file ({type(e).__name__}: {e}); unpack the archive again") from e
 
 
 def cifar10(folder, count=IMAGES):
@@ -122,7 +122,7 @@ def cifar10(folder, count=IMAGES):
             pixels.append(p)
             labels.append(l)
     if sum(map(len, labels)) < count:
-        raise RuntimeError(f"{folder}: {sum(map(len, labels))} images in its files, and {count} are needed; unpack the archive again")
+        raise RuntimeError(f"{folder}: {sum(map(len, labels))} images in its files, but {count} are needed; unpack the archive again")
     return split("cifar10", np.concatenate(pixels)[:count].reshape(-1, *CIFAR_SHAPE), np.concatenate(labels)[:count])
 
 

@@ -78,7 +78,7 @@ def read(path):
                 try:
                     records += [json.loads(line)] if line.endswith("\n") else []
                 except ValueError as e:
-                    sys.exit(f"{path}:{n}: {e}; remove the line, and its run is done again")
+                    sys.exit(f"{path}:{n}: {e}; remove the line to repeat its run")
     return records
 
 
@@ -236,7 +236,7 @@ def span(text):
     first, _, last = text.partition("-")
     chosen = list(range(int(first), int(last or first) + 1))
     if not chosen or set(chosen) - set(SEEDS):
-        raise argparse.ArgumentTypeError(f"{text}: there are {SEEDS[0]} to {SEEDS[-1]}")
+        raise argparse.ArgumentTypeError(f"{text} is not a seed or a range of seeds; the seeds are {SEEDS[0]} to {SEEDS[-1]}")
     return chosen
 
 
@@ -245,7 +245,7 @@ def words(known):
         chosen = text.split(",")
         unknown = [w for w in chosen if w not in known]
         if unknown:
-            raise argparse.ArgumentTypeError(f"{unknown[0]}: there are {', '.join(known)}")
+            raise argparse.ArgumentTypeError(f"{unknown[0]} is not known; choose from {', '.join(known)}")
         return chosen
 
     return parse

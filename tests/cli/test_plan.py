@@ -116,7 +116,7 @@ HEADERS = plan("--workers", 2, "--aggregators", 16, "--rate", "1G", "--bytes", 1
 
 
 @pytest.mark.parametrize("argv, says", (
-    (["--workers", "8", "--rate", "10G"], "no aggregators"),
+    (["--workers", "8", "--rate", "10G"], "--aggregators is missing"),
     (["--workers", "8", "--aggregators", "4"], "--rate"),
     (["--workers", "1", "--aggregators", "4", "--rate", "10G"], "--workers"),
     (["--workers", "8", "--aggregators", "17", "--rate", "10G"], "--aggregators"),

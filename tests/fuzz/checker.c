@@ -295,11 +295,11 @@ void checker_verify(void)
 		complain(&sum->wrong_verdict, "the expected verdict is not counted");
 		*expected = *counted;
 	} else if (a.out.action != a.action) {
-		complain(&sum->wrong_verdict, "another action than the verdict's");
+		complain(&sum->wrong_verdict, "the action is not the verdict's");
 	} else if (a.action == XDP_PASS) {
 		sum->passed++;
 		if (a.out.len != a.sent.len || memcmp(a.out.data, a.sent.data, a.sent.len))
-			complain(&sum->not_identical, "changed on its way through");
+			complain(&sum->not_identical, "the program changed the frame");
 	} else if (a.action == XDP_REDIRECT) {
 		sum->replies++;
 		check_reply();

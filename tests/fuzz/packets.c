@@ -257,7 +257,7 @@ static void check_counters(void)
 		if (memcmp(&k.v_not_ours, &t->counted.v_not_ours,
 			   sizeof(k) - offsetof(struct fpisa_counters, v_not_ours))) {
 			a.t = t;
-			complain(&sum->wrong_verdict, "a verdict counted that was not expected");
+			complain(&sum->wrong_verdict, "an unexpected verdict was counted");
 		}
 		if (t->unloaded)
 			continue;

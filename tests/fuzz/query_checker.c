@@ -331,9 +331,9 @@ void checker_run(void)
 	if (harness_verdict(harness, counted, a.verdict) != before + 1)
 		complain("the expected verdict is not counted");
 	else if (a.out.action != a.action)
-		complain("another action than the verdict's");
+		complain("the action is not the verdict's");
 	else if (a.action == XDP_PASS && (a.out.len != a.in.len || memcmp(a.out.data, a.in.data, a.in.len)))
-		complain("changed on its way through");
+		complain("the program changed the frame");
 	else if (a.action == XDP_REDIRECT)
 		check_reply();
 	if (a.t)

@@ -125,7 +125,7 @@ int fpisa_udp_open(struct fpisa_transport **t, const struct fpisa_address *addre
 	(void)address;
 	(void)port;
 	(void)local_port;
-	return fpisa_fail(-EIO, "no sockets here");
+	return fpisa_fail(-EIO, "this test has no sockets");
 }
 
 int fpisa_udp_fd(const struct fpisa_transport *t)

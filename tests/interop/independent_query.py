@@ -121,7 +121,7 @@ class Member(Worker):
 
     def in_time(self):
         if time.monotonic() > self.deadline:
-            raise Failure("out of time: " + self.doing)
+            raise Failure("the deadline has passed: " + self.doing)
 
     def until(self, wait=0.02):
         self.in_time()
@@ -219,7 +219,7 @@ class Member(Worker):
             flip = (2**32 - 1) * (self.order & 1)
             places = sorted((place(v) ^ flip for _, v in got), reverse=True)[:self.limit]
             if h.aux and (len(places) < self.limit or places[-1] + 1 < h.aux):
-                raise Failure("the certificate is not met")
+                raise Failure("the rows do not match the certificate")
             answer = [p ^ flip for p in places]
         else:
             answer = [g for g in self.groups(h.aux, got, had, last) if not self.filter or not g[0] % every]
@@ -245,7 +245,7 @@ class Member(Worker):
         left = {}
         for key, bits in got:
             if key in found:
-                raise Failure("key %d is in the table and here" % key)
+                raise Failure("key %d is both in the table and at the master" % key)
             g = left.setdefault(key, [0, 2**32 - 1, 0, 0, 0])
             g[0] += 1
             g[1], g[2] = min(g[1], place(bits)), max(g[2], place(bits))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Several aggregators of one job, each a host whose eth0 is on one bridge"""
+"""Networks with several aggregators of one job. Each aggregator is a host whose eth0 is on the same bridge."""
 import contextlib
 import os
 

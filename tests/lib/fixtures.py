@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Fixtures that give each test private mounts, a fresh BPF filesystem and a lab"""
+"""Give each test private mounts, a fresh BPF filesystem and a lab."""
 import os
 
 import pytest

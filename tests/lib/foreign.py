@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Workers of queries on the loopback interface of this network namespace, and foreign tables of PostgreSQL over the workers"""
+"""Run workers of queries on the loopback interface of this network namespace, and make foreign tables of PostgreSQL over them."""
 import contextlib
 import os
 import shutil
@@ -92,4 +92,4 @@ def fails(server, text, database="postgres"):
         server.sql(text, database)
     except Failed as e:
         return str(e)
-    raise AssertionError(f"did not fail: {text}")
+    raise AssertionError(f"the statements did not fail: {text}")

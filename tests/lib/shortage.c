@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Simulate a busy machine, by LD_PRELOAD. The library makes one pin fail for lack of descriptors (SCARCE_PIN), or the
- * description of one interface fail for lack of kernel memory (SCARCE_LINK).
+ * Simulate a busy machine. LD_PRELOAD loads this library, which makes one pin fail for lack of descriptors (SCARCE_PIN),
+ * or the description of one interface fail for lack of kernel memory (SCARCE_LINK).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

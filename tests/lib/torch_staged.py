@@ -412,7 +412,7 @@ def forked(rank, size):
         signal.alarm(10)  # ends a child that hangs
         try:
             for t in tensors:
-                raises(RuntimeError, "this is a child", lambda: dist.all_reduce(t, async_op=True).wait())
+                raises(RuntimeError, "this process is a child", lambda: dist.all_reduce(t, async_op=True).wait())
         finally:
             os._exit(sys.exc_info()[0] is not None)
     assert os.waitpid(child, 0)[1] == 0

@@ -680,7 +680,7 @@ def forks():
     child = os.fork()
     if not child:
         try:
-            raises(RuntimeError, "this is a child", dist.all_reduce, torch.ones(5))
+            raises(RuntimeError, "this process is a child", dist.all_reduce, torch.ones(5))
             atexit._run_exitfuncs()
         finally:
             os._exit(sys.exc_info()[0] is not None)

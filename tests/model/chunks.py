@@ -141,15 +141,15 @@ class Chunks:
         bitmap, order, regs = result
         wanted = {(k, c) for k in range(self.n) if bitmap >> k & 1}
         if set(regs) != wanted or len(regs) != len(wanted):
-            raise Violation("the result of chunk %d says ranks %s and holds %s"
+            raise Violation("the result of chunk %d names ranks %s, but holds %s"
                             % (c, [k for k in range(self.n) if bitmap >> k & 1], sum_text(regs)), label)
         if before is not None and before != result:
-            raise Violation("two results of chunk %d leave: %s, then %s"
+            raise Violation("two different results of chunk %d are sent: %s, then %s"
                             % (c, sum_text(before[2]), sum_text(regs)), label)
         if before is None and bitmap & live != live:
             raise Violation("the result of chunk %d lacks a live rank" % c, label)
         if self.ordered and order != sum(i << 4 * tag[0] for i, tag in enumerate(regs)):
-            raise Violation("the order of arrival %x is not that of %s" % (order, sum_text(regs)), label)
+            raise Violation("the order of arrival %x does not match %s" % (order, sum_text(regs)), label)
 
     def check_lost(self, c, slots, live, label):
         """Check that the result of chunk c names the live ranks that the open round of the previous chunk lacks, if that round has
@@ -158,7 +158,7 @@ class Chunks:
         wanted = [k for ranks in there for k in range(self.n) if live >> k & 1 and k not in ranks]
         told = self.rules.lost(slots, c, GENERATION, live)
         if told != sum(1 << k for k in wanted):
-            raise Violation("the result of chunk %d names ranks %s as lost, and chunk %d lacks %s"
+            raise Violation("the result of chunk %d names ranks %s as lost, but chunk %d lacks %s"
                             % (c, [k for k in range(64) if told >> k & 1], c - 1, wanted), label)
 
 

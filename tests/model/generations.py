@@ -79,7 +79,7 @@ class Generations:
                     t, reply = self.aggregate(t, ("hello", k, t[0][k][0]))
                     t = self.deliver(t, reply) if reply else t
             if any(t[0][k][1] != t[1][1] for k in ranks):
-                raise Violation("all begin anew and do not find together", ("order", order))
+                raise Violation("all workers start again, but do not reach one generation", ("order", order))
 
     def fair(self, s):
         self.check_start(s)
@@ -166,7 +166,7 @@ class Generations:
         if gen and (held == inc or self.welcome_any):
             for m in s[6]:
                 if m[0] == "add" and m[1] == k and m[2] != life and m[3] == gen:
-                    raise Violation("worker %d enters generation %d, in which its life %d was"
+                    raise Violation("worker %d enters generation %d, in which its life %d took part"
                                     % (k, gen, m[2]), label)
             return self.become(s, k, (inc, gen, 0, life), {("add", k, life, gen, 0)})
         if held > inc and (asked == inc or self.echo_any):

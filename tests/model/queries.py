@@ -286,7 +286,7 @@ class Query:
         if len(set(sum(groups, ()))) != sum(map(len, groups)):
             raise Violation("a row is in the table twice", label)
         if on[i] and of_epoch == epoch and left not in on[i] and self.rules.kind != TOPN:
-            raise Violation("two copies of a frame leave different rows over", label)
+            raise Violation("two copies of a frame leave different rows", label)
         if left or f == self.n:
             if of_epoch == epoch and left not in on[i]:
                 on = put(on, i, on[i] + (left,))

@@ -184,7 +184,7 @@ class TreeJoins:
             return s, None
         for m in s[4]:
             if m[0] == "add" and m[1] == k and m[2] != life and m[3] == generation:
-                raise Violation("rank %d enters generation %d, in which its life %d was" % (k, generation, m[2]), label)
+                raise Violation("rank %d enters generation %d, in which its life %d took part" % (k, generation, m[2]), label)
         if dict(s[3])[generation][k] != inc and not self.left[1] and not self.broken:
             raise Violation("rank %d is told generation %d, which began without it" % (k, generation), label)
         return self.become(s, k, (mine, generation, 0, life), ("add", k, life, generation, 0)), None

@@ -231,7 +231,7 @@ class Trees:
         wanted = [(leaf, c, plane, s[5][leaf][c]) for leaf in range(self.leaves) if bitmap >> leaf & 1
                   for plane in range(self.root.parts)]
         if list(regs) != wanted:
-            raise Violation("the result of chunk %d says leaves %x and holds %s" % (c, bitmap, regs), label)
+            raise Violation("the result of chunk %d names leaves %x, but holds %s" % (c, bitmap, regs), label)
         ranks = 0
         for leaf in range(self.leaves):
             if not bitmap >> leaf & 1:
@@ -239,14 +239,14 @@ class Trees:
             there, tags = s[5][leaf][c]
             ranks += len(tags)
             if list(tags) != [(rank, c) for rank in range(self.ranks) if there >> rank & 1]:
-                raise Violation("the partial sum of leaf %d says ranks %x and holds %s" % (leaf, there, tags), label)
+                raise Violation("the partial sum of leaf %d names ranks %x, but holds %s" % (leaf, there, tags), label)
             if s[6][c] is None and s[1] >> leaf & 1 and there & s[0][leaf] != s[0][leaf]:
                 raise Violation("the result of chunk %d lacks a live rank of leaf %d" % (c, leaf), label)
         if ranks != contributors:
-            raise Violation("the result of chunk %d counts %d ranks and holds %d" % (c, contributors, ranks), label)
+            raise Violation("the result of chunk %d counts %d ranks, but holds %d" % (c, contributors, ranks), label)
         result = (bitmap, regs)
         if s[6][c] is not None and s[6][c] != result:
-            raise Violation("two results of chunk %d leave" % c, label)
+            raise Violation("two different results of chunk %d are sent" % c, label)
         if s[6][c] is None and bitmap & s[1] != s[1]:
             raise Violation("the result of chunk %d lacks a live leaf" % c, label)
         return result

@@ -134,7 +134,7 @@ def test_a_rank_taken_out_of_a_static_job(cluster):
     answers, err = mpis.ends(folder, p, range(RANKS))
     by_rank = {a["rank"]: a["error"] for a in answers}
     assert "rank 1 was removed from the job" in by_rank.pop(1), answers
-    assert all("lacks rank 1, removed from the job" in error for error in by_rank.values()), answers
+    assert all("lacks rank 1, which fpisa job shrink removed from the job" in error for error in by_rank.values()), answers
     assert len(said(err)) == RANKS
 
 

@@ -83,7 +83,7 @@ def main():
         run("cc", "-Wall", "-Werror", f"{root}/q.c", "-o", f"{root}/q", *flags)
         out_of_query = run(f"{root}/q", env=env).strip()
         if "workers" not in out_of_query or "libfpisa.so" in run("readelf", "-d", f"{root}/q"):
-            sys.exit(f"a query without workers: {out_of_query}")
+            sys.exit(f"the error of a query without workers does not name the workers, or the program links libfpisa.so: {out_of_query}")
         needed = run("readelf", "-d", f"{root}/p")
         if "libfpisa.so.1" not in needed:
             sys.exit("the program does not name libfpisa.so.1")
@@ -91,13 +91,13 @@ def main():
                     run("nm", "-D", "--defined-only", f"{root}/usr/lib/{name}.so").splitlines() if " T " in line]
         wrong = [s for s in exported if not s.startswith("fpisa_") or "@@LIBFPISA_" not in s]
         if wrong or not exported:
-            sys.exit(f"unversioned or foreign symbols: {wrong}")
+            sys.exit(f"the libraries export unversioned or foreign symbols: {wrong}")
         fpisa = f"{root}/usr/sbin/fpisa"
         run(fpisa, "--version")
         # The installed program finds the other programs from its own directory. Every verb that it lists works without the source tree.
         listed = run(fpisa, "help")
         if not all(f"\n  {verb} " in listed for verb in ("query run", "query worker", "demo", "bench arith")) or "query demo" in listed:
-            sys.exit(f"verbs: {listed}")
+            sys.exit(f"fpisa help does not list the installed verbs: {listed}")
         run(fpisa, "tables", "--samples", "1000")
         if os.path.exists(f"{root}/usr/sbin/fpisa-lab"):
             sys.exit("fpisa-lab is in the path")
@@ -109,7 +109,7 @@ def main():
                 sys.exit("fpisa.8 does not name the installed object")
         pages = sorted(os.listdir(f"{root}/usr/share/man/man3"))
         if [p for p in pages if p[:3] != "lib"] != sorted(s.split("@")[0] + ".3" for s in exported):
-            sys.exit(f"manual pages of functions: {pages}")
+            sys.exit(f"the manual pages are not those of the exported functions: {pages}")
         for unit, command in ("fpisa", "config apply"), ("fpisa-manager", "serve"):
             with open(f"{root}/usr/lib/systemd/system/{unit}.service") as f:
                 if f"ExecStart=/usr/sbin/fpisa {command}\n" not in f.read():

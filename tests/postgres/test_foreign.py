@@ -305,7 +305,7 @@ CREATE FOREIGN TABLE text (shop text OPTIONS (bytes '5') NOT NULL, price numeric
         assert "sales.csv: column day is date, not text" in fails(server, WAYS[0] + query, "far")
     assert far("SELECT shop FROM wide WHERE shop IN (1, 7) AND shop IS DISTINCT FROM 7") == far("SELECT shop FROM sales WHERE shop = 1")
     workers.table("sales", ("shop int32 not null", "day date", "price real"), [*SALES, (3, "2024-05-01", None)])
-    assert 'column "price" is NOT NULL, but has 1 NULLs at the workers' in fails(
+    assert 'column "price" is declared NOT NULL, but contains 1 NULLs at the workers' in fails(
         server, "SELECT day, count(*), max(price) FROM strict GROUP BY day", "far")
 
 
@@ -322,13 +322,13 @@ def test_not_null(far, server, workers):
     workers.table("t", ("k int32", "g int32", "d date", "x real"), rows)
     for i, query in enumerate(queries):
         said = fails(server, WAYS[i % len(WAYS)] + query, "far") + fails(server, WAYS[0] + query, "far")
-        assert said.count("is NOT NULL, but has ") + said.count("is empty, and the query takes it as never NULL") == 2, said
+        assert said.count("is declared NOT NULL, but contains ") + said.count("is empty, but the query takes it as never NULL") == 2, said
     query = "SELECT k, count(d) FROM t WHERE d IS NOT NULL GROUP BY k ORDER BY k"
     # A planner may drop a condition that is implied by the declaration of the column.
     if any("d date not null" in r[0] for r in far(f"{WAYS[0]}EXPLAIN (COSTS OFF) {query}")):
         assert far(WAYS[0] + query) == [("1", "1"), ("2", "1")]
     else:
-        assert "is empty, and the query takes it as never NULL" in fails(server, WAYS[0] + query, "far")
+        assert "is empty, but the query takes it as never NULL" in fails(server, WAYS[0] + query, "far")
 
 
 def test_encodings(far, server, workers):
@@ -406,7 +406,7 @@ def test_descriptors_are_counted(workers):
     try:
         server.sql(f"CREATE EXTENSION fpisa; {foreign.server_sql(workers)} IMPORT FOREIGN SCHEMA tables FROM SERVER far INTO public")
         held = "SET fpisa.pruning = none; BEGIN; " + "".join(f"DECLARE c{i} CURSOR FOR SELECT * FROM many; MOVE 1 IN c{i}; " for i in range(4))
-        assert "no file descriptors left for a query of 3 workers, which takes up to 9" in fails(server, held)
+        assert "too few file descriptors are left for a query with 3 workers, which needs up to 9" in fails(server, held)
         over = "DO $$ BEGIN PERFORM 1 / (i - 5) FROM many; EXCEPTION WHEN division_by_zero THEN NULL; END $$;"
         assert server.sql(f"SET fpisa.pruning = none; {over * 5} SELECT count(*) FROM many") == [("30000",)]
     finally:

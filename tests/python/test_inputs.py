@@ -302,7 +302,7 @@ def test_axis(rng, kind):
 
 
 @pytest.mark.parametrize("value, error, says", [
-    (np.array([1, 2], "float32"), TypeError, "array of shape"), (np.array([], "float32"), TypeError, "array of shape"),
+    (np.array([1, 2], "float32"), TypeError, "array with shape"), (np.array([], "float32"), TypeError, "array with shape"),
     (np.timedelta64(3, "s"), TypeError, "must be numbers"), (np.str_("1"), TypeError, "must be numbers"),
     (np.int64(2 ** 53 + 1), OverflowError, "not a float64"), (np.uint64(2 ** 64 - 1), OverflowError, "not a float64"),
     (np.longdouble(2) ** 63 + 1, OverflowError, "not a float64"),

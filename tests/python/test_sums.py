@@ -600,7 +600,7 @@ def test_arrow_types(rng):
             want = exact(values[2 + at][valid & (at != 2)].tolist())
             got = fpisa.sum(Column(at, valid, 0, format_, dictionary=(values, value)))
             assert got == (rounded(want) if value == b"g" else want)
-    with pytest.raises(TypeError, match="a dictionary of Arrow's format 'u' cannot be summed"):
+    with pytest.raises(TypeError, match="a dictionary with Arrow's format 'u' cannot be summed"):
         fpisa.sum(Column(hundreds, [True, True], format_=b"l", dictionary=(hundreds, b"u")))
     assert fpisa.var(decimals) == 2500
 

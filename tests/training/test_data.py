@@ -39,7 +39,7 @@ def test_cifar10(cifar):
 
 
 def test_cifar10_lacks_images(cifar, tmp_path):
-    with pytest.raises(RuntimeError, match="py: 30 images in its files, and 31 are needed"):
+    with pytest.raises(RuntimeError, match="py: 30 images in its files, but 31 are needed"):
         data.cifar10(str(cifar[0]), 31)
     with pytest.raises(RuntimeError, match="none: no such directory"):
         data.cifar10(str(tmp_path / "none"))

@@ -191,7 +191,7 @@ def test_take(place):
 @needs_gnuplot
 def test_take_beside_others(place):
     folders = place(results(1), results(1, busy=0.3))
-    with pytest.raises(SystemExit, match="others had 30% of the CPUs"):
+    with pytest.raises(SystemExit, match="other processes used 30% of the CPUs"):
         readme.take(folders, False)
     assert "old" in page() and not os.path.exists(readme.RECORD)
     readme.take(folders, True)

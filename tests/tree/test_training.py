@@ -224,7 +224,7 @@ def test_again(monkeypatch, tmp_path):
         report.record_again(str(tmp_path / "short"))
         return rows(report.again(sweep.read(paths["AGAIN"]), first), "first on")
 
-    with pytest.raises(SystemExit, match="short has no second run of any in .*RECORDS"):
+    with pytest.raises(SystemExit, match="short has no second run of a run in .*RECORDS"):
         does(first[0], record(seed=4))  # a copy of a record, and a run that was done once
     by_y = [record(seed=s, weights=w, machine={"cpu": "Y"}, date="2030-01-03") for s, w in ((1, "a"), (2, "z"))]
     assert does(first[2], *by_y) == [["X", "Y", "1, 2", "2030-01-03", "2", "1"]]

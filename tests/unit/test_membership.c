@@ -1565,7 +1565,7 @@ static void exact_shares(void **state)
 static void a_long_refusal(void **state)
 {
 	static const char text[] = "job 63: window 8 needs 16 of 32768 slot entries of mode exact, 32768 are taken; "
-				   "load with more than --slots 65536";
+				   "load with --slots greater than 65536";
 	struct world *w = world_with_aggregators(2);
 	char name[FPISA_MANAGER_NAME] = {0};
 

@@ -96,19 +96,19 @@ static void test_ports(void **state)
 	const char *elsewhere = "let workers reach this machine through another interface";
 
 	(void)state;
-	expect_port(P0, NULL, NULL, true, JOB_PORT_BARE, "this datapath is not loaded on it", "fpisa load p0",
+	expect_port(P0, NULL, NULL, true, JOB_PORT_BARE, "this datapath is not loaded on it", "run fpisa load p0",
 		    "fpisa load p0");
 	expect_port(BRIDGE, NULL, NULL, false, JOB_PORT_BARE, "this datapath is not loaded on it",
-		    "fpisa load br0 --mode skb", "fpisa load br0 --mode skb");
+		    "run fpisa load br0 --mode skb", "fpisa load br0 --mode skb");
 	expect_port(BRIDGE, "p0", NULL, false, JOB_PORT_NAME, "this datapath is on p0, below it",
 		    "give that interface for each worker behind it, ADDR@p0", "");
 	expect_port(MACVLAN, "p2", NULL, false, JOB_PORT_NAME, "this datapath is on p2, below it",
 		    "give that interface for each worker behind it, ADDR@p2", "");
 	expect_port(TAGGED, "p0", NULL, false, JOB_PORT_MOVE, "this datapath is on p0, below it",
-		    "fpisa unload p0 && fpisa load bond0.5 --mode skb",
+		    "run fpisa unload p0 && fpisa load bond0.5 --mode skb",
 		    "fpisa unload p0 && fpisa load bond0.5 --mode skb");
 	expect_port(BOND, "p1", NULL, true, JOB_PORT_MOVE, "this datapath is on p1, below it",
-		    "fpisa unload p1 && fpisa load bond0", "fpisa unload p1 && fpisa load bond0");
+		    "run fpisa unload p1 && fpisa load bond0", "fpisa unload p1 && fpisa load bond0");
 	expect_port(P0, NULL, "br0", true, JOB_PORT_ABOVE, "this datapath is on br0, above it", "leave @p0 out", "");
 	expect_port(VRF, NULL, NULL, false, JOB_PORT_VRF, "it is a VRF, which receives no frames itself",
 		    "name the port of each worker, ADDR@PORT", "");
@@ -128,8 +128,8 @@ static void expect_kind(int at, bool generic, bool native, const char *why)
 
 static void test_kinds(void **state)
 {
-	const char *dummy = "is a dummy, at which no frames of other machines arrive; load the interface through which "
-			    "workers' frames arrive, which may be another than the one with the address";
+	const char *dummy = "is a dummy, which receives no frames of other machines; load the interface through which "
+			    "workers' frames arrive, even if the address is on another interface";
 	const char *no_headers =
 		"has frames without Ethernet headers, which the datapath needs; load the interface through which workers' "
 		"frames arrive with such headers, or use a tunnel that has them, of kind gretap or vxlan";
@@ -153,14 +153,14 @@ static void test_kinds(void **state)
 			"its ports");
 	}
 	expect_kind(BRIDGE, false, false,
-		    "is a bridge, which has no native XDP; load the ports with workers, of bond0.5, and name them in job "
-		    "add, ADDR@PORT, or fpisa load br0 --mode skb");
+		    "is a bridge, which has no native XDP; load its ports that lead to workers (ports: bond0.5), and "
+		    "name them in job add, ADDR@PORT, or run fpisa load br0 --mode skb");
 	expect_kind(MACVLAN, false, false,
-		    "is a macvlan device, which has no native XDP; load p2 and name it in job add, ADDR@p2, or fpisa load "
-		    "mv0 --mode skb");
+		    "is a macvlan device, which has no native XDP; load p2 and name it in job add, ADDR@p2, or run "
+		    "fpisa load mv0 --mode skb");
 	/* The interface below is in another namespace. */
-	expect_kind(AWAY, false, false, "is a macvlan device, which has no native XDP; fpisa load mv1 --mode skb");
-	expect_kind(TEAM, false, false, "is a team, which has no native XDP; fpisa load team0 --mode skb");
+	expect_kind(AWAY, false, false, "is a macvlan device, which has no native XDP; run fpisa load mv1 --mode skb");
+	expect_kind(TEAM, false, false, "is a team, which has no native XDP; run fpisa load team0 --mode skb");
 	for (int at = BRIDGE; at <= MACVLAN; at += MACVLAN - BRIDGE) {
 		expect_kind(at, true, false, NULL);
 		expect_kind(at, false, true, NULL); /* on a future kernel */

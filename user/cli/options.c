@@ -229,7 +229,7 @@ int parse_machines(const char *what, const char *s, struct fpisa_address *out, s
 		return err;
 	err = parse_machine(what, s + n + 1, other);
 	if (!err && fpisa_is_ipv4(out) == fpisa_is_ipv4(other))
-		return refuse(BAD_USAGE, "%s: %s and %s are of one family; give one address, or one of each family",
+		return refuse(BAD_USAGE, "%s: %s and %s have the same family; give one address, or one of each family",
 			      what, first, s + n + 1);
 	return err;
 }

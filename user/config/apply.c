@@ -85,19 +85,20 @@ static int check_datapath(const struct config *c, const struct datapath *dp)
 	struct stat st;
 
 	if (c->load.port && c->load.port != port)
-		return refuse(-EEXIST, "port: the loaded datapath has port %u; fpisa unload, then fpisa config apply",
-			      port);
+		return refuse(-EEXIST,
+			      "port: the loaded datapath has port %u; run fpisa unload, then fpisa config apply", port);
 	if (c->load.slots && c->load.slots != dp->slots_n)
-		return refuse(-EEXIST, "slots: the loaded datapath has %u slots; fpisa unload, then fpisa config apply",
+		return refuse(-EEXIST,
+			      "slots: the loaded datapath has %u slots; run fpisa unload, then fpisa config apply",
 			      dp->slots_n);
 	if (c->load.group != DATAPATH_NO_GROUP && (stat(dp->pin, &st) || st.st_gid != c->load.group))
 		return refuse(-EEXIST,
-			      "group: the loaded datapath belongs to another Unix group; fpisa unload, then fpisa "
+			      "group: the loaded datapath belongs to another Unix group; run fpisa unload, then fpisa "
 			      "config apply");
 	if (want->cpus && (want->cpus != now->cpus || memcmp(want->cpu, now->cpu, sizeof(want->cpu)) ||
 			   (want->queue && want->queue != now->queue)))
 		return refuse(-EEXIST,
-			      "cpus: the loaded datapath sums on other CPUs; fpisa unload, then fpisa config apply");
+			      "cpus: the loaded datapath sums on other CPUs; run fpisa unload, then fpisa config apply");
 	return 0;
 }
 
@@ -157,9 +158,8 @@ static int check_alive(const struct datapath *dp, __u32 job, const struct fpisa_
 			return err;
 		if (peer.ifindex && !if_indextoname(peer.ifindex, name))
 			return refuse(-ENODEV,
-				      "job %u: its interface towards rank %u is gone; fpisa job del %u, then "
-				      "fpisa config "
-				      "apply",
+				      "job %u: its interface towards rank %u is gone; run fpisa job del %u, then fpisa "
+				      "config apply",
 				      job, r, job);
 	}
 	return 0;
@@ -192,10 +192,10 @@ static int check_devices(const struct datapath *dp, const struct config_job *j, 
 			continue;
 		all &= !!s->dev[r];
 		if (s->dev[r] && !has_port(dp, j->number, now, r, s->ifindex[r]))
-			return refuse(
-				-EEXIST,
-				"job %u does not reach rank %u through %s; fpisa job del %u, then fpisa config apply",
-				j->number, r, s->dev[r], j->number);
+			return refuse(-EEXIST,
+				      "job %u does not reach rank %u through %s; run fpisa job del %u, then fpisa config "
+				      "apply",
+				      j->number, r, s->dev[r], j->number);
 	}
 	for (__u32 k = 0; all && k < now->workers; k++) {
 		bool named = now->fanout == FPISA_FANOUT_UNICAST || datapath_port(dp, j->number, k, &port, &egress);
@@ -204,8 +204,8 @@ static int check_devices(const struct datapath *dp, const struct config_job *j, 
 			named = now->live >> r & 1 && s->ifindex[r] == port;
 		if (!named)
 			return refuse(-EEXIST,
-				      "job %u sends results to an interface that leads to no rank; fpisa job del %u, then "
-				      "fpisa config apply",
+				      "job %u sends results to an interface that leads to no rank; run fpisa job del "
+				      "%u, then fpisa config apply",
 				      j->number, j->number);
 	}
 	return 0;
@@ -234,8 +234,8 @@ static int look_at_job(const struct datapath *dp, struct config_job *j, struct f
 	j->runs = true;
 	if (!same_parameters(now, want))
 		return refuse(-EEXIST,
-			      "job %u runs with different parameters, see fpisa job show %u; fpisa job del %u, then fpisa "
-			      "config apply",
+			      "job %u runs with different parameters (see fpisa job show %u); run fpisa job del %u, "
+			      "then fpisa config apply",
 			      j->number, j->number, j->number);
 	return check_alive(dp, j->number, now) ?: check_devices(dp, j, now);
 }

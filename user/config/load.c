@@ -23,7 +23,7 @@ static int parse_group(const char *s, gid_t *group)
 	if (!*s || *s == '-')
 		return refuse(BAD_USAGE, "--group: '%s' is neither the name nor the number of a Unix group", s);
 	if (*s < '0' || *s > '9')
-		return refuse(-ENOENT, "--group: the Unix group '%s' does not exist; groupadd %s", s, s);
+		return refuse(-ENOENT, "--group: the Unix group '%s' does not exist; run groupadd %s", s, s);
 	err = parse_number("--group", s, 0, UINT32_MAX - 1ull, &number);
 	*group = err ? DATAPATH_NO_GROUP : (gid_t)number;
 	return err;

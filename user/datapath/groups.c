@@ -39,7 +39,7 @@ static int check_size(const struct datapath *dp, int fd, int i)
 		return fail(-errno, NULL, "%s/%s: cannot read the map's information", dp->pin, maps[i].name);
 	if (info.value_size == maps[i].bytes && info.max_entries == maps[i].entries)
 		return 0;
-	return refuse(-EPROTO, "%s/%s was made by another version of fpisa; fpisa unload, then load again", dp->pin,
+	return refuse(-EPROTO, "%s/%s was made by another version of fpisa; run fpisa unload, then load again", dp->pin,
 		      maps[i].name);
 }
 

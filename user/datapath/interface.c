@@ -177,8 +177,8 @@ int interface_check_above(const char *dev, __u32 ifindex, const char *what, cons
 	if (!i.program.id)
 		return 0;
 	datapath_off(&i, dir, off);
-	return refuse(-EBUSY, "%s: cannot %s XDP: %s, above it, has a program (%s, id %u); %s first", dev, what, i.name,
-		      i.program.name, i.program.id, off);
+	return refuse(-EBUSY, "%s: cannot %s XDP: %s, above it, has a program (%s, id %u); run %s first", dev, what,
+		      i.name, i.program.name, i.program.id, off);
 }
 
 int interfaces_each(__u32 jobs_id, __u32 entry,
@@ -332,20 +332,22 @@ int datapath_refuse_program(const char *dev, const struct datapath_interface *i,
 	int n;
 
 	if (!datapath_is_entry(i->program.name))
-		return refuse(-EBUSY, "%s: another XDP program is attached (%s, id %u); ip link set dev %s xdp%s off",
+		return refuse(-EBUSY,
+			      "%s: another XDP program is attached (%s, id %u); run ip link set dev %s xdp%s "
+			      "off",
 			      dev, i->program.name, i->program.id, dev, generic);
 	if (datapath_home(i->ifindex, dir, home))
-		return refuse(
-			-EBUSY,
-			"%s runs the datapath that is pinned in %s; give --pin %s, or fpisa unload %s --pin %s first",
-			dev, home, home, dev, home);
+		return refuse(-EBUSY,
+			      "%s runs the datapath that is pinned in %s; give --pin %s, or run fpisa unload %s --pin %s "
+			      "first",
+			      dev, home, home, dev, home);
 	n = datapath_jobs_on(i);
 	if (n)
 		snprintf(jobs, sizeof(jobs),
 			 n < 0 ? ", which ends its jobs if it has any" : ", which ends its jobs, %d", n);
 	return refuse(-EBUSY,
 		      "%s: another XDP program is attached (%s, id %u, not pinned in %s); give the --pin of its datapath, "
-		      "or, if ip -n or ip netns exec lost its pins, ip link set dev %s xdp%s off%s",
+		      "or, if ip -n or ip netns exec lost its pins, run ip link set dev %s xdp%s off%s",
 		      dev, i->program.name, i->program.id, dir, dev, generic, jobs);
 }
 

@@ -40,7 +40,7 @@
 static int put(int fd, const char *what, __u32 key, const void *value)
 {
 	if (bpf_map_update_elem(fd, &key, value, BPF_ANY))
-		return fail(-errno, NULL, "cannot write the %s %u to the datapath's maps", what, key);
+		return fail(-errno, NULL, "cannot write %s %u to the datapath's maps", what, key);
 	return 0;
 }
 
@@ -154,7 +154,7 @@ static void listen_on(struct datapath *dp, __u32 ports)
 static int draw_key(__u32 job, struct fpisa_job *j)
 {
 	if (getrandom(&j->key, sizeof(j->key), 0) != sizeof(j->key))
-		return fail(-errno, NULL, "job %u: cannot draw a random key", job);
+		return fail(-errno, NULL, "job %u: cannot get a random key", job);
 	return 0;
 }
 
@@ -163,12 +163,12 @@ static int refuse_taken(__u32 number, bool wants_query, bool is_query)
 	const char *is = is_query ? "query" : "job";
 
 	if (wants_query == is_query)
-		return refuse(-EEXIST, "%s %u already exists; fpisa %s del %u, or take another number", is, number, is,
-			      number);
+		return refuse(-EEXIST, "%s %u already exists; run fpisa %s del %u, or take another number", is, number,
+			      is, number);
 	return refuse(
 		-EEXIST,
 		"%s %u: a %s has this number, and jobs and queries share the numbers 0 to %d; take another number, or "
-		"fpisa %s del %u",
+		"run fpisa %s del %u",
 		wants_query ? "query" : "job", number, is, FPISA_MAX_JOBS - 1, is, number);
 }
 
@@ -286,11 +286,10 @@ static int refuse_group(struct datapath *dp, __u32 job, const struct fpisa_job *
 
 	if (err || !group[0])
 		return err;
-	return refuse(
-		-EPERM,
-		"job %u belongs to group %s, whose sums need all ranks; end the rank's process, which tells the other "
-		"ranks, or fpisa group kill %s",
-		job, group, group);
+	return refuse(-EPERM,
+		      "job %u belongs to group %s, whose sums need all ranks; end the rank's process, so that the other "
+		      "ranks learn of it, or run fpisa group kill %s",
+		      job, group, group);
 }
 
 int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live)
@@ -306,13 +305,13 @@ int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live
 	if (err)
 		goto out;
 	if (ranks & ~j.live) {
-		err = refuse(-ENOENT, "job %u: ranks that are not live: %s; see fpisa job show %u", job,
+		err = refuse(-ENOENT, "job %u: these ranks are not live: %s; see fpisa job show %u", job,
 			     ranks_text(ranks & ~j.live, text), job);
 		goto out;
 	}
 	*live = j.live & ~ranks;
 	if (!*live) {
-		err = refuse(-EINVAL, "job %u: no rank would be left; fpisa job del %u removes the job", job, job);
+		err = refuse(-EINVAL, "job %u: no rank would be left; run fpisa job del %u to remove it", job, job);
 		goto out;
 	}
 	err = privilege_check(PRIVILEGE_LOOK, "job shrink");

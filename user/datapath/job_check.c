@@ -16,7 +16,9 @@ int datapath_refuse_mixed(__u32 job, const struct fpisa_job *j, const char *why)
 
 	if (r >= j->workers)
 		return 0;
-	return refuse(-EINVAL, "%s %u: rank 0 has address %s and rank %u %s, but %s; use IPv4 for all or IPv6 for all",
+	return refuse(-EINVAL,
+		      "%s %u: rank 0 has address %s and rank %u has %s, but %s; use IPv4 for all or IPv6 for "
+		      "all",
 		      datapath_noun(j), job, address_text(j->rank[0].addr, a), r, address_text(j->rank[r].addr, b), why);
 }
 
@@ -41,7 +43,8 @@ static int check_family(__u32 job, const struct fpisa_job *j)
 	if (j->ipv4)
 		return refuse(
 			-EINVAL,
-			"%s %u: all ranks are of the family of rank 0, %s, but --address has two addresses; give one",
+			"%s %u: all ranks use the address family of rank 0 (%s), but --address has two addresses; give "
+			"one",
 			is, job, a);
 	if (fpisa_is_address(&j->address) && fpisa_is_ipv6(&j->address) != v6)
 		return refuse(-EINVAL,
@@ -70,8 +73,10 @@ int datapath_members_check(__u32 job, const struct fpisa_job *j)
 		address_text(j->rank[r].addr, a);
 		for (__u32 k = 0; k < r; k++)
 			if (fpisa_same_address(&j->rank[k].addr, &j->rank[r].addr) && j->rank[k].port == j->rank[r].port)
-				return refuse(-EINVAL, "%s %u: ranks %u and %u are both %s; give each its own port", is,
-					      job, k, r, endpoint_text(j->rank[r].addr, j->rank[r].port, b));
+				return refuse(-EINVAL,
+					      "%s %u: ranks %u and %u both have address %s; give each its own "
+					      "port",
+					      is, job, k, r, endpoint_text(j->rank[r].addr, j->rank[r].port, b));
 		if (j->fanout == FPISA_FANOUT_MULTICAST && j->rank[r].port != j->group_port)
 			return refuse(
 				-EINVAL,
@@ -95,7 +100,10 @@ static int check_tree(__u32 job, const struct fpisa_job *j)
 	if (!fpisa_in_tree(j))
 		return 0;
 	if (j->flags & FPISA_JOB_LEAVES && j->flags & FPISA_JOB_LEAF)
-		return refuse(-EINVAL, "job %u: a tree has two levels; leave --leaves or --parent out", job);
+		return refuse(-EINVAL,
+			      "job %u: a tree has only two levels, so a job cannot have both leaves and a "
+			      "parent; leave --leaves or --parent out",
+			      job);
 	if (j->mode != FPISA_MODE_EXACT)
 		return refuse(-EINVAL,
 			      "job %u: a tree needs mode exact, at all leaves and at their parent; give --mode exact",
@@ -125,13 +133,15 @@ static int check(__u32 job, const struct fpisa_job *j)
 	if (f.integer && j->rounding == FPISA_ROUND_NEAREST)
 		return refuse(-EINVAL, "job %u: sums of int32 are not rounded; leave --rounding out", job);
 	if (j->flags & FPISA_JOB_RECIPROCAL && !fpisa_op_offered(f, j->mode, FPISA_OP_AVG))
-		return refuse(-EINVAL, "job %u: %s has no averages; leave --reciprocal out", job,
+		return refuse(-EINVAL, "job %u: %s does not support averages; leave --reciprocal out", job,
 			      name_of(format_names, j->format));
 	if (f.bytes == 1 && j->flags & FPISA_JOB_BIG_ENDIAN)
 		return refuse(-EINVAL, "job %u: values of one byte do not have a byte order; leave --big-endian out",
 			      job);
 	if ((f.integer || j->mode == FPISA_MODE_EXACT) && j->flags & FPISA_JOB_HISTOGRAM)
-		return refuse(-EINVAL, "job %u: adds of int32 and of mode exact discard nothing; leave --histogram out",
+		return refuse(-EINVAL,
+			      "job %u: additions in int32 or in mode exact discard nothing, so a histogram "
+			      "would be empty; leave --histogram out",
 			      job);
 	if (j->flags & FPISA_JOB_UNCOUNTED && j->flags & FPISA_JOB_HISTOGRAM)
 		return refuse(-EINVAL, "job %u: a histogram is a statistic; leave --histogram or --no-statistics out",
@@ -141,7 +151,7 @@ static int check(__u32 job, const struct fpisa_job *j)
 		return refuse(-EINVAL, "job %u: %u workers overflow the headroom of %d bits; give at most %llu", job,
 			      j->workers, fpisa_headroom(f), 1ull << fpisa_headroom(f));
 	if (!fpisa_elements_valid(j->elements, fpisa_max_elements(f, j->mode)))
-		return refuse(-EINVAL, "job %u: %u elements a frame are not supported; give a multiple of %d up to %u",
+		return refuse(-EINVAL, "job %u: %u elements per frame are not supported; give a multiple of %d up to %u",
 			      job, j->elements, FPISA_BLOCK, fpisa_max_elements(f, j->mode));
 	if (!fpisa_window_valid(j->window))
 		return refuse(-EINVAL, "job %u: window %u is not supported; give a power of two up to %d", job,
@@ -253,8 +263,8 @@ int datapath_job_place(const struct fpisa_job *jobs, __u32 slots, __u32 job, str
 
 	if (!datapath_job_fit(jobs, slots, j))
 		return refuse(-ENOSPC,
-			      "job %u: window %u needs %u of %u slot entries%s, but %u are taken; load with more than "
-			      "--slots %u, delete finished jobs (fpisa job del), or try a smaller --window%s",
+			      "job %u: window %u needs %u of %u slot entries%s, but %u are taken; load with --slots "
+			      "greater than %u, delete finished jobs (fpisa job del), or try a smaller --window%s",
 			      job, j->window, need, all, limbs ? " of mode exact" : "", taken_below(jobs, all), slots,
 			      room_text(j, room));
 	return 0;

@@ -55,7 +55,7 @@ static int check_free(const char *dev, __u32 ifindex, __u32 jobs_id, const char 
 	if (got < 0)
 		return fail(got, NULL, "%s: cannot query the XDP program", dev);
 	if (got)
-		return refuse(-EEXIST, "%s is loaded already, %s, pinned in %s; fpisa unload %s detaches it", dev,
+		return refuse(-EEXIST, "%s is loaded already (%s, pinned in %s); run fpisa unload %s to detach it", dev,
 			      name_of(xdp_mode_names, i.mode), dir, dev);
 	return i.program.id ? datapath_refuse_program(dev, &i, dir) : 0;
 }
@@ -107,13 +107,15 @@ static int check_stack(const char *dev, const __u32 *ifindex, int k, __u32 jobs_
 	err = err ?: interface_check_above(dev, ifindex[k], "attach", dir);
 	if (!err && interface_stacked(ifindex[k], true, jobs_id, pin_entry(dir), true, &i)) {
 		datapath_off(&i, dir, off);
-		return refuse(-EBUSY, "%s: a datapath is on %s, above it, and workers cannot join with both; %s first",
+		return refuse(-EBUSY,
+			      "%s: a datapath is on %s, above it, and workers cannot join with both; run %s "
+			      "first",
 			      dev, i.name, off);
 	}
 	if (!err && interface_stacked(ifindex[k], false, jobs_id, pin_entry(dir), true, &i)) {
 		datapath_off(&i, dir, off);
 		return refuse(-EBUSY,
-			      "%s: a datapath is on %s, below it, and workers cannot join with both; %s%s%s%s first",
+			      "%s: a datapath is on %s, below it, and workers cannot join with both; %s%s%srun %s first",
 			      dev, i.name, link_answered_below(&at) ? "give that interface for the workers, ADDR@" : "",
 			      link_answered_below(&at) ? i.name : "", link_answered_below(&at) ? ", or " : "", off);
 	}
@@ -130,8 +132,8 @@ static int refuse_netns_exec(const char *dir)
 	if (strncmp(dir, "/sys/", 5) || !netns_exec(name))
 		return 0;
 	return refuse(-EINVAL,
-		      "%s: pins there disappear when ip netns exec ends; nsenter --net=/run/netns/%s fpisa load "
-		      "..., or --pin DIR outside of /sys",
+		      "%s: pins there disappear when ip netns exec ends; run nsenter --net=/run/netns/%s fpisa load "
+		      "..., or give --pin DIR outside /sys",
 		      dir, name);
 }
 
@@ -151,7 +153,9 @@ static int check_bpffs(const char *dir, const char *where)
 		return fail(-errno, "create it with mkdir on a BPF filesystem", "%s", where);
 	if (fs.f_type != BPF_FS_MAGIC)
 		return refuse(-EINVAL,
-			      "%s is not on a BPF filesystem; mount -t bpf bpf /sys/fs/bpf, or --pin DIR on one", dir);
+			      "%s is not on a BPF filesystem; run mount -t bpf bpf /sys/fs/bpf, or give --pin DIR on a "
+			      "BPF filesystem",
+			      dir);
 	return 0;
 }
 
@@ -362,7 +366,8 @@ static int check_wishes(struct loading *l, const struct datapath_load *o, const 
 
 	if (o->group != DATAPATH_NO_GROUP && !l->made_dir && l->entry_fd < 0)
 		return refuse(-EEXIST,
-			      "%s already exists; --group requires a directory that load creates; try --pin DIR",
+			      "%s already exists, but --group requires a directory that fpisa load creates; try --pin "
+			      "DIR",
 			      l->dir);
 	err = slots_choose(l->dir, o->slots, &l->slots) ?: steering_choose(l->dir, &o->steering, &l->steering);
 	/*

@@ -84,7 +84,7 @@ static int check_layout(struct datapath *dp)
 			return fail(-errno, NULL, "%s: cannot read the map's information", dp->pin);
 		if (info.value_size != maps[i].size)
 			return refuse(-EPROTO,
-				      "%s/%s was made by another version of fpisa; fpisa unload, then load again",
+				      "%s/%s was made by another version of fpisa; run fpisa unload, then load again",
 				      dp->pin, info.name);
 		if (maps[i].fd == dp->slots_fd)
 			dp->slots_n = info.max_entries / 2;
@@ -264,7 +264,7 @@ int datapath_job(const struct datapath *dp, __u32 job, struct fpisa_job *out)
 static int lookup(int fd, const char *what, __u32 key, void *out)
 {
 	if (bpf_map_lookup_elem(fd, &key, out))
-		return fail(-errno, NULL, "cannot read the %s %u from the datapath's maps", what, key);
+		return fail(-errno, NULL, "cannot read %s %u from the datapath's maps", what, key);
 	return 0;
 }
 

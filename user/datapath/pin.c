@@ -245,8 +245,8 @@ int pin_abi(const char *dir)
 	if (err || abi == FPISA_ABI)
 		return err;
 	return refuse(-EPROTO,
-		      "%s was made by another version of fpisa, whose maps have another layout; fpisa unload, then load "
-		      "again",
+		      "%s was made by another version of fpisa, whose maps have another layout; run fpisa unload, then "
+		      "load again",
 		      dir);
 }
 

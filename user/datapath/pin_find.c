@@ -54,13 +54,13 @@ int pin_find(char dir[PATH_MAX], const char *pin, bool quiet)
 	if (err)
 		return err;
 	if (pin)
-		return refuse(-ENOENT, "%s: no datapath is pinned there; fpisa load --pin %s DEV", pin, pin);
+		return refuse(-ENOENT, "%s: no datapath is pinned there; run fpisa load --pin %s DEV", pin, pin);
 	if (netns_exec(name))
 		return refuse(-ENOENT,
-			      "no datapath is pinned in this /sys, which is ip netns exec's own; "
-			      "nsenter --net=/run/netns/%s fpisa ...",
+			      "no datapath is pinned in this /sys, which ip netns exec has mounted; run nsenter "
+			      "--net=/run/netns/%s fpisa ...",
 			      name);
-	return refuse(-ENOENT, "no datapath is loaded (none pinned in %s, %s or %s); fpisa load DEV", pin_search[0],
+	return refuse(-ENOENT, "no datapath is loaded (none pinned in %s, %s or %s); run fpisa load DEV", pin_search[0],
 		      pin_search[1], pin_search[3]);
 }
 

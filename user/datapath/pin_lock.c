@@ -47,7 +47,7 @@ int datapath_interrupted(const char *what)
 	/* Skip ignored signals, which are also pending while they are blocked. */
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		if (sigismember(&waiting, signals[i]) && !sigaction(signals[i], NULL, &a) && a.sa_handler != SIG_IGN)
-			return refuse(-EINTR, "%s: interrupted; its changes are undone", what);
+			return refuse(-EINTR, "%s: interrupted; the changes were undone", what);
 	return 0;
 }
 

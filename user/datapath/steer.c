@@ -163,8 +163,8 @@ static int explain(int err)
 	log_start();
 	if (err != -EPERM && err != -EACCES && !kernel_steers()) {
 		uname(&u);
-		return refuse(-EOPNOTSUPP, "this kernel (%s) lacks programs in CPU maps; load without --cpus",
-			      u.release);
+		return refuse(-EOPNOTSUPP,
+			      "this kernel (%s) does not support programs in CPU maps; load without --cpus", u.release);
 	}
 	return refuse(err, "cannot load steering programs: %s; %s", said, load_hint(err));
 }

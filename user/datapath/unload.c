@@ -49,7 +49,7 @@ static int find_named(char *const *devs, const __u32 *ifindex, int n, __u32 jobs
 
 		if (!is && strcmp(datapath_place(devs[f->n], DATAPATH_NATIVE, place), devs[f->n]))
 			return refuse(-ENOENT,
-				      "%s: the datapath is not there, but may be on %s, below it; fpisa unload %s",
+				      "%s: the datapath is not there, but may be on %s, below it; run fpisa unload %s",
 				      devs[f->n], place, place);
 		if (is < 0)
 			return fail(is, NULL, "%s: cannot look up its XDP program", devs[f->n]);
@@ -133,8 +133,8 @@ static int take_off(const char *dir, const char *pin, char *const *devs, const _
 		return fail(err, NULL, "cannot inspect other network namespaces");
 	if (err && none)
 		return refuse(-ENOENT,
-			      "%s: the datapath is not attached in this network namespace, but on %s of another; %sfpisa "
-			      "unload%s%s",
+			      "%s: the datapath is not attached in this network namespace, but on %s of another; run "
+			      "%sfpisa unload%s%s",
 			      dir, u->elsewhere.dev, u->elsewhere.enter, pin ? " --pin " : "", pin ?: "");
 	if (!err && none && u->elsewhere.hidden)
 		return refuse(-EPERM,

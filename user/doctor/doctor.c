@@ -58,7 +58,7 @@ int verb_doctor(int argc, char **argv)
 	if (!err && worker && config)
 		err = refuse(
 			BAD_USAGE,
-			"doctor: --config and --worker exclude each other: --config checks an aggregator, --worker a worker; leave one out");
+			"doctor: --config checks an aggregator, and --worker checks a worker; give only one of them");
 	if (err)
 		return err;
 	err = find_interfaces(argv + optind, argc - optind, ifindex);

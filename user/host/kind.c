@@ -74,15 +74,15 @@ static bool not_native(const struct link *at, const char *noun, enum rule rule, 
 
 	if (rule == ITS_PORTS && *ports_of(at, links, n, list))
 		return say(why,
-			   "is %s, which has no native XDP; load the ports with workers, of%s, and name them in job add, "
-			   "ADDR@PORT, or fpisa load %s --mode skb",
+			   "is %s, which has no native XDP; load its ports that lead to workers (ports:%s), and name "
+			   "them in job add, ADDR@PORT, or run fpisa load %s --mode skb",
 			   noun, list, at->name);
 	if (rule == ITS_PARENT && parent)
 		return say(why,
-			   "is %s, which has no native XDP; load %s and name it in job add, ADDR@%s, or fpisa load %s "
-			   "--mode skb",
+			   "is %s, which has no native XDP; load %s and name it in job add, ADDR@%s, or run fpisa load "
+			   "%s --mode skb",
 			   noun, parent->name, parent->name, at->name);
-	return say(why, "is %s, which has no native XDP; fpisa load %s --mode skb", noun, at->name);
+	return say(why, "is %s, which has no native XDP; run fpisa load %s --mode skb", noun, at->name);
 }
 
 bool kind_unfit(const struct link *at, bool generic, bool native, const struct link *links, int n,
@@ -107,8 +107,8 @@ bool kind_unfit(const struct link *at, bool generic, bool native, const struct l
 			continue;
 		if (kinds[i].rule == NO_FRAMES)
 			return say(why,
-				   "is %s, at which no frames of other machines arrive; load the interface through which "
-				   "workers' frames arrive, which may be another than the one with the address",
+				   "is %s, which receives no frames of other machines; load the interface through "
+				   "which workers' frames arrive, even if the address is on another interface",
 				   kinds[i].noun);
 		return !generic && !native && not_native(at, kinds[i].noun, kinds[i].rule, links, n, why);
 	}

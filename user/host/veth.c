@@ -51,10 +51,10 @@ void veth_warn(const struct link *l, const struct veth_peer *p)
 	if (veth_takes(l, p, know ? &features : NULL))
 		return;
 	if (p->seen)
-		warning("%s: GRO is off on its peer %s, so results sent to it vanish; %sethtool -K %s gro on", l->name,
-			p->link.name, p->enter, p->link.name);
+		warning("%s: GRO is off on its peer %s, so results sent to it vanish; run %sethtool -K %s gro on",
+			l->name, p->link.name, p->enter, p->link.name);
 	else
 		warning("%s: GRO is off on its peer, interface %u of a network namespace that cannot be seen from "
-			"here, so results sent to it vanish; run there ethtool -K DEV gro on",
+			"here, so results sent to it vanish; run ethtool -K DEV gro on there",
 			l->name, l->lower);
 }

@@ -69,8 +69,8 @@ bool job_links_text(const __u32 *ifindex, __u32 n, double worker_bits, char *tex
 	if (!shares_warning(&s, n, worker_bits, 1, why, sizeof(why)))
 		return false;
 	snprintf(text, size,
-		 "%s; unless the job has further aggregators, add some, or make each worker's host one: fpisa plan "
-		 "--workers %u --rate %.0fM --colocated",
+		 "%s; unless the job has further aggregators, add some, or make each worker's host an aggregator; see "
+		 "fpisa plan --workers %u --rate %.0fM --colocated",
 		 why, n, worker_bits / 1e6);
 	return true;
 }

@@ -53,5 +53,5 @@ void job_port_text(enum job_port p, const struct link *at, const char *other, bo
 		snprintf(t->advice, sizeof(t->advice), "leave @%s out", at->name);
 		return;
 	}
-	snprintf(t->advice, sizeof(t->advice), "%s", t->fix);
+	snprintf(t->advice, sizeof(t->advice), "run %s", t->fix);
 }

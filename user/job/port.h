@@ -24,7 +24,7 @@ enum job_port job_port(const struct link *at, const char *below, const char *abo
 
 struct job_port_text {
 	char why[128];
-	char advice[128];
+	char advice[132];
 	char fix[128]; /* a command; "": create the job again with another list of workers, or no command helps */
 };
 

@@ -45,10 +45,10 @@ static void warn_of_address(__u32 job, const struct job_spec *s, __u32 rank, str
 	char a[ADDRESS_LEN], worker[ADDRESS_LEN], other[ADDRESS_LEN];
 
 	address_text(own_address(s, rank), a);
-	warning("%s %u: its address is %s, that of the route to the first worker, but %s on the route to worker %s; "
-		"check that this worker has a route to %s, or choose another with --address",
-		datapath_noun(&s->job), job, a, address_text(source, other),
-		address_text(s->job.rank[rank].addr, worker), a);
+	warning("%s %u: its address is %s, the source address of the route to the first worker, but the route to "
+		"worker %s has %s; check that this worker has a route to %s, or choose another address with --address",
+		datapath_noun(&s->job), job, a, address_text(s->job.rank[rank].addr, worker),
+		address_text(source, other), a);
 }
 
 /* Report that this machine lacks something that the job needs. */
@@ -79,8 +79,8 @@ static int check_address(const struct job_spec *s, __u32 job, struct fpisa_addre
 			if (!s->dev[k])
 				return refuse(
 					-EINVAL,
-					"%s %u: worker %s: name its interface, ADDR@DEV, a port of the VRF that %s is "
-					"in; the datapath does not look for workers in a VRF",
+					"%s %u: the datapath does not look for worker %s in a VRF; name its interface, "
+					"ADDR@DEV, a port of the VRF that %s is in",
 					datapath_noun(&s->job), job, address_text(s->job.rank[k].addr, a),
 					address_text(address, b));
 		return 0;
@@ -96,8 +96,8 @@ static int check_address(const struct job_spec *s, __u32 job, struct fpisa_addre
 		return 0;
 	address_text(address, a);
 	return lack(s, -EADDRNOTAVAIL,
-		    "%s %u: %s is not an address of this machine, so no worker reaches it here; ip address add %s/%d dev "
-		    "lo, or give --foreign-address if the workers' frames arrive here all the same",
+		    "%s %u: %s is not an address of this machine, so no worker reaches it here; run ip address add "
+		    "%s/%d dev lo, or give --foreign-address if the workers' frames arrive here all the same",
 		    datapath_noun(&s->job), job, a, a, fpisa_is_ipv6(&address) ? 128 : 32);
 }
 
@@ -114,7 +114,7 @@ static int resolve_local(struct job_spec *s, __u32 rank)
 		return refuse(
 			-EINVAL,
 			"worker %s is an address of this machine; if this machine is a worker too, give it a port of "
-			"its own, such as %s, and fpisa load lo --mode skb",
+			"its own, such as %s, and run fpisa load lo --mode skb",
 			a, endpoint_text(at->addr, htons(FPISA_PORT + 1), b));
 	if (s->job.fanout != FPISA_FANOUT_UNICAST)
 		return refuse(-EINVAL,
@@ -215,17 +215,17 @@ static int resolve_parent(struct job_spec *s, __u32 job)
 			    strerror(-err));
 	if (route.local)
 		return refuse(-EINVAL,
-			      "job %u: the parent %s is this machine, where this job has the number; place the parent on "
-			      "another machine",
+			      "job %u: the parent %s is this machine, where leaf and parent would be the same job; "
+			      "place the parent on another machine",
 			      job, a);
 	if (route.broadcast)
 		return refuse(-EINVAL, "job %u: the parent %s is the broadcast address of a network; name the machine",
 			      job, a);
 	if (datapath_below(route.ifindex, &at, &below))
 		return refuse(-EINVAL,
-			      "job %u: the parent %s is in VLAN %u, by %s, and the datapath does not support trees in a "
-			      "VLAN; fpisa load %s --mode skb",
-			      job, a, at.vlan, at.name, at.name);
+			      "job %u: the parent %s is reached through %s, in VLAN %u, but the datapath does not "
+			      "support trees in a VLAN; run fpisa load %s --mode skb",
+			      job, a, at.name, at.vlan, at.name);
 	s->ifindex[s->job.workers] = route.ifindex;
 	return 0;
 }
@@ -395,8 +395,8 @@ static void warn_of_master(const struct job_spec *s, __u32 query)
 		if (link_get(s->ifindex[r], &from) || from.mtu <= to.mtu)
 			continue;
 		warning("query %u: %s, towards the master, has MTU %u, and %s, towards worker %u, has %u; larger "
-			"frames are lost unless enough of their rows are pruned; ip link set dev %s mtu %u, at both "
-			"ends, or let workers send less",
+			"frames are lost unless enough of their rows are pruned; run ip link set dev %s mtu %u at both "
+			"ends, or let workers send smaller frames",
 			query, to.name, to.mtu, from.name, r, from.mtu, to.name, from.mtu);
 		return;
 	}
@@ -444,7 +444,7 @@ void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 jo
 
 	warn_of_master(s, job);
 	if (job_native_beside_lo(dp, s->ifindex, fpisa_places(&s->job), &native))
-		warning("%s %u: %s; %s", datapath_noun(&s->job), job, native.why, native.fix);
+		warning("%s %u: %s; run %s", datapath_noun(&s->job), job, native.why, native.fix);
 	for (__u32 r = 0; r < fpisa_places(&s->job); r++) {
 		struct datapath_interface i;
 		struct job_port_text text;
@@ -460,9 +460,8 @@ void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 jo
 		if (got > 0 && i.mode == DATAPATH_NATIVE)
 			veth_warn(&l, &peer);
 		if (got > 0 && !datapath_is_entry(i.program.name))
-			warning("%s: the wrong program is attached, %s, so %s %u does not receive frames there; ip "
-				"link set dev %s xdp%s "
-				"off, then attach fpisa",
+			warning("%s: the wrong program is attached, %s, so %s %u does not receive frames there; run ip "
+				"link set dev %s xdp%s off, then attach fpisa",
 				dev, i.program.name, datapath_noun(&s->job), job, dev,
 				i.mode == DATAPATH_SKB ? "generic" : "");
 		else if (got <= 0) {

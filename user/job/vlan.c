@@ -25,9 +25,10 @@ static int take_vlan(struct job_spec *s, __u32 job, __u32 rank)
 	if (s->job.vlan && s->job.vlan != at.vlan)
 		return refuse(
 			-EINVAL,
-			"%s %u: worker %s is in VLAN %u, by %s, but the job's frames have VLAN %u; a job has workers "
-			"of one VLAN, so create another job for this worker, or fpisa load %s --mode skb",
-			datapath_noun(&s->job), job, address_text(s->job.rank[rank].addr, a), at.vlan, at.name,
+			"%s %u: worker %s is reached through %s, in VLAN %u, but the job's frames have VLAN %u; all "
+			"workers of a job must be in one VLAN, so create another job for this worker, or run fpisa "
+			"load %s --mode skb",
+			datapath_noun(&s->job), job, address_text(s->job.rank[rank].addr, a), at.name, at.vlan,
 			s->job.vlan, at.name);
 	s->job.vlan = at.vlan;
 	s->ifindex[rank] = below.index;
@@ -73,13 +74,13 @@ static int check_tags(struct job_spec *s, __u32 job)
 			return refuse(
 				-EOPNOTSUPP,
 				"%s %u: %s: VLAN tags are removed before the datapath, which runs in the stack there; "
-				"%s",
+				"run %s",
 				datapath_noun(&s->job), job, l.name, fix);
 		if (!strips || generic)
 			continue;
 		s->job.stripped = 1;
-		warning("%s %u: %s: VLAN tags %s removed before XDP, so the job accepts untagged frames of every "
-			"VLAN there; %s, and create the job again",
+		warning("%s %u: %s: VLAN tags %s removed before XDP, so the job accepts untagged frames of every VLAN "
+			"there; run %s, and create the job again",
 			datapath_noun(&s->job), job, l.name, strips < 0 ? "may be" : "are", fix);
 	}
 	return 0;
@@ -101,9 +102,9 @@ int job_spec_vlan(struct job_spec *s, __u32 job)
 	if (!given && bare < s->job.workers) {
 		if_indextoname(s->ifindex[bare], dev);
 		return refuse(-EINVAL,
-			      "%s %u: worker %s is behind %s, which has no VLAN, but others are in VLAN %u; a job has "
-			      "workers of one VLAN, so create another job for this worker, or load the VLAN device with "
-			      "--mode skb",
+			      "%s %u: worker %s is reached through %s, which has no VLAN, but other workers are in "
+			      "VLAN %u; all workers of a job must be in one VLAN, so create another job for this "
+			      "worker, or load the VLAN device with --mode skb",
 			      datapath_noun(&s->job), job, address_text(s->job.rank[bare].addr, a), dev, s->job.vlan);
 	}
 	return check_tags(s, job);

@@ -98,10 +98,10 @@ static int check_call(const struct fpisa *f, const struct fpisa_call *c, uint64_
 		return fpisa_fail(-EINVAL, "count is %zu; it must be a multiple of the %d elements that share a scale",
 				  c->count, FPISA_BLOCK);
 	if (c->op >= FPISA_OP_END || !fpisa_op_offered(f->format, (enum fpisa_mode)f->hello.mode, (__u8)c->op))
-		return fpisa_fail(
-			-EINVAL,
-			"%s: job %u: %s of %s in mode %s is not offered; choose another operation or mode (doc/numbers.md)",
-			f->peer, f->job, op_name(c->op), type_name(c->type), mode_name(f->hello.mode));
+		return fpisa_fail(-EINVAL,
+				  "%s: job %u: %s of %s in mode %s is not supported; choose another operation or mode "
+				  "(doc/numbers.md)",
+				  f->peer, f->job, op_name(c->op), type_name(c->type), mode_name(f->hello.mode));
 	if (c->timeout_ms > FPISA_FOREVER)
 		return fpisa_fail(-EINVAL, "timeout_ms is %llu; it must be at most FPISA_FOREVER, %u",
 				  (unsigned long long)c->timeout_ms, FPISA_FOREVER);

@@ -278,7 +278,7 @@ int fpisa_group_refuse_inherited(const struct fpisa_group *g)
 		return 0;
 	return fpisa_fail(
 		-ECHILD,
-		"%s: the group belongs to the process that joined it, and this is a child; join in this process",
+		"%s: the group belongs to the process that joined it, and this process is a child; join in this process",
 		g->link.peer);
 }
 
@@ -310,8 +310,8 @@ int fpisa_group_first_type(struct fpisa_group *g, int to_wait, uint32_t *type)
 			break;
 		} else if (!to_wait) {
 			rc = fpisa_fail(-EAGAIN,
-					"%s: the barrier uses the group's first job, which is still being "
-					"created",
+					"%s: cannot start the barrier: the group's first job is still being created; "
+					"try again",
 					l->peer);
 		} else if (!timeout_ns) {
 			pthread_cond_wait(&l->changed, &l->lock);

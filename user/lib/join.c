@@ -126,9 +126,9 @@ static int no_answer(struct fpisa *f)
 		snprintf(cause, sizeof(cause), " (last send: %s)", strerror(s->t->send_error));
 	return fpisa_fail(
 		-ETIMEDOUT,
-		"%s: job %u: no answer in %u ms%s; `fpisa stats` on the aggregator shows whether it drops this "
-		"worker's frames, and why; otherwise check the route, firewalls on it, the aggregator's release, the "
-		"token, and that the job lists this host's address with UDP port %u",
+		"%s: job %u: no answer in %u ms%s; run fpisa stats on the aggregator to see drops. Check the route and "
+		"its firewalls, the aggregator's release, the token, and that the job lists this host's address with "
+		"UDP port %u",
 		s->peer, s->job, ms, cause, s->local_port);
 }
 

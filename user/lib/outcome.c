@@ -18,7 +18,7 @@ static int check_overflow(const struct fpisa_request *r)
 	    (f->overflow == FPISA_OVERFLOW_DEFAULT && r->mode == FPISA_MODE_FPISA_A))
 		return 0;
 	return fpisa_fail(-ERANGE,
-			  "%s: job %u: call %u: some element of the sum overflowed; scale the values down, take a "
+			  "%s: job %u: call %u: an element of the sum overflowed; scale the values down, take a "
 			  "wider format, or set options.overflow to FPISA_OVERFLOW_FLAG",
 			  f->peer, f->job, r->call);
 }

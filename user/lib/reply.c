@@ -115,8 +115,8 @@ static int refuse_fewer(const struct fpisa_shard *s, const struct fpisa_request 
 
 	f->missing = ranks;
 	fpisa_fail(-ECONNRESET,
-		   "%s: job %u: a result of call %u lacks %s, removed from the job by fpisa job shrink; start all "
-		   "ranks again, with a job of the remaining ranks",
+		   "%s: job %u: a result of call %u lacks %s, which fpisa job shrink removed from the job; start the "
+		   "remaining ranks again, with a new job",
 		   s->peer, s->job, r->call, ranks ? fpisa_rank_names(names, sizeof(names), ranks) : names);
 	return fpisa_poison(f, -ECONNRESET);
 }

@@ -203,7 +203,7 @@ int fpisa_unclean_refuse(const void *array, size_t size)
 		return 0;
 	return fpisa_fail(
 		-EUCLEAN,
-		"%llu chunks of the array have sums of an in-place call that failed, not input; write the input "
+		"%llu chunks of the array contain sums of a failed in-place call instead of input; write the input "
 		"again, pass input with the same bytes in another array, or set options.restore, which restores the "
 		"input",
 		(unsigned long long)n);

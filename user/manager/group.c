@@ -521,6 +521,6 @@ void manager_message(struct manager *m, struct manager_caller *from, const struc
 		break;
 	}
 	refuse_caller(m, from, FPISA_MANAGER_R_order, 0,
-		      "an unexpected message: JOIN or RETURN must come first; install one release on all "
+		      "unexpected message: JOIN or RETURN must come first; install one release on all "
 		      "hosts");
 }

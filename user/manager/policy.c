@@ -450,7 +450,7 @@ int manager_policy_fit(struct manager_policy *p, __u32 slots)
 {
 	if (p->slots > slots)
 		return refuse(-EINVAL,
-			      "[manager], slots = %u: the datapath has %u; give fewer, or fpisa load with more "
+			      "[manager], slots = %u: the datapath has %u; give fewer, or run fpisa load with more "
 			      "--slots",
 			      p->slots, slots);
 	p->slots = p->slots ?: slots;

@@ -161,7 +161,8 @@ static void connect_manager(struct agent *a)
 	if (is_manager_here(a)) {
 		a->failed = refuse(
 			-EADDRNOTAVAIL,
-			"serve: manager %s: this host has received this address, and is the manager; start fpisa serve again",
+			"serve: manager %s: this address now belongs to this host, so this host is the manager; start "
+			"fpisa serve again",
 			a->manager);
 		return;
 	}

@@ -19,7 +19,7 @@ static int check_up(const char *dev, const char *hint)
 	if (link_get(if_nametoindex(dev), &l))
 		return refuse(-ENODEV, "serve: %s: no such interface; set colocated to one that ip -br link lists", dev);
 	if (!(l.flags & IFF_UP))
-		return refuse(-ENETDOWN, "serve: %s is down; ip link set %s up%s", dev, dev, hint);
+		return refuse(-ENETDOWN, "serve: %s is down; run ip link set %s up%s", dev, dev, hint);
 	return 0;
 }
 
@@ -35,8 +35,8 @@ static int check_loaded(const struct datapath *dp, const char *dev)
 	if (got > 0 && i.mode == DATAPATH_NATIVE)
 		return refuse(
 			-EBUSY,
-			"serve: %s: the datapath is in native mode, which cannot send to this host's own ranks by lo; "
-			"fpisa unload %s, and start again",
+			"serve: %s: the datapath is in native mode, which cannot send to this host's own ranks through "
+			"lo; run fpisa unload %s, and start fpisa serve again",
 			dev, dev);
 	return got > 0;
 }

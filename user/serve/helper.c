@@ -194,8 +194,8 @@ static int raise_descriptors(void)
 	if (files.rlim_max < DESCRIPTORS)
 		return refuse(
 			-EMFILE,
-			"serve: the process that creates jobs needs %d descriptors, but its limit is %llu; ulimit -n "
-			"%d, or LimitNOFILE=%d in the unit",
+			"serve: the process that creates jobs needs %d descriptors, but its limit is %llu; run ulimit "
+			"-n %d, or set LimitNOFILE=%d in the unit",
 			DESCRIPTORS, (unsigned long long)files.rlim_max, DESCRIPTORS, DESCRIPTORS);
 	return setrlimit(RLIMIT_NOFILE, &files) ? fail(-errno, NULL, "serve: cannot raise its limit of open files") : 0;
 }

@@ -114,7 +114,8 @@ static int check(struct plan *p)
 		return check_racks(p);
 	if (!all)
 		return refuse(BAD_USAGE,
-			      "plan: no aggregators; give --aggregators, or --colocated for the workers' own hosts");
+			      "plan: --aggregators is missing; give it, or give --colocated to aggregate on the "
+			      "workers' hosts");
 	if (all > FPISA_MAX_SHARDS)
 		return refuse(BAD_USAGE, "plan: %u aggregators are not supported; a job has at most %d", all,
 			      FPISA_MAX_SHARDS);

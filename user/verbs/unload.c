@@ -31,7 +31,7 @@ int verb_unload(int argc, char **argv)
 		puts("the last interface is detached, and the datapath and its jobs are removed");
 	if (!err && *u.elsewhere.dev)
 		printf("detached in this network namespace; the datapath and its jobs stay, because they run on %s of "
-		       "another; %sfpisa unload%s%s\n",
+		       "another; run %sfpisa unload%s%s\n",
 		       u.elsewhere.dev, u.elsewhere.enter, c.pin ? " --pin " : "", c.pin ?: "");
 	else if (!err && u.elsewhere.hidden && !u.removed)
 		printf("detached in this network namespace; the datapath and its jobs stay, because they may run in "

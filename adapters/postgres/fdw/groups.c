@@ -367,7 +367,7 @@ static bool expect_values(struct groups *g)
 		if (find_value(g, column, "") >= 0)
 			continue;
 		if (terms++ == FDW_TERMS_MOST)
-			return refuse(g, psprintf("WHERE and the counted columns make more than %d conditions",
+			return refuse(g, psprintf("WHERE and the counted columns need more than %d conditions",
 						  FDW_TERMS_MOST));
 		g->shape.where = fdw_never_null(g->shape.where, g->relation, column);
 	}

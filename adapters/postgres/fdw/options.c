@@ -275,8 +275,9 @@ PGDLLEXPORT Datum fpisa_fdw_validator(PG_FUNCTION_ARGS)
 		if (!is_known(catalog, d->defname))
 			ereport(ERROR, errcode(ERRCODE_FDW_INVALID_OPTION_NAME),
 				errmsg("invalid option \"%s\"", d->defname),
-				errhint("Servers have workers, aggregator, queries, timeout; user mappings key, key_file, token; "
-					"tables table_name, rows; columns column_name, bytes."));
+				errhint("Servers accept workers, aggregator, queries, timeout; user mappings accept "
+					"key, key_file, token; tables accept table_name, rows; columns accept "
+					"column_name, bytes."));
 		check_privilege(catalog, d);
 		check_option(d);
 		has[0] |= !strcmp(d->defname, "workers");

@@ -199,10 +199,11 @@ static void count_descriptors(struct fdw_scan *s)
 	for (; s->descriptors < 2 * workers + 3; s->descriptors++)
 		if (!AcquireExternalFD())
 			ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				errmsg("no file descriptors left for a query of %d workers, which takes up to %d",
+				errmsg("too few file descriptors are left for a query with %d workers, which needs up "
+				       "to %d",
 				       workers, 2 * workers + 3),
-				errhint("Close cursors, or raise max_files_per_process: a third of them may be used "
-					"by foreign scans."));
+				errhint("Close cursors, or raise max_files_per_process. Foreign scans may use a third "
+					"of these descriptors."));
 }
 
 /*
@@ -337,7 +338,7 @@ static void check_answer(const struct fdw_scan *s)
 	fpisa_query_counts(s->query, &c);
 	if (c.nulls)
 		ereport(ERROR, errcode(ERRCODE_NOT_NULL_VIOLATION),
-			errmsg("column \"%s\" is NOT NULL, but has %llu NULLs at the workers",
+			errmsg("column \"%s\" is declared NOT NULL, but contains %llu NULLs at the workers",
 			       get_attname(s->table, s->shape.value, false), (unsigned long long)c.nulls),
 			errhint("Use ALTER FOREIGN TABLE ... ALTER COLUMN ... DROP NOT NULL."));
 }

@@ -231,7 +231,8 @@ static void check_nulls(const struct fdw_scan *s, AttrNumber column, const char 
 	if (!rows || !values || !strcmp(rows, values) || !fdw_not_null(s->table, column))
 		return;
 	ereport(ERROR, errcode(ERRCODE_NOT_NULL_VIOLATION),
-		errmsg("column \"%s\" is NOT NULL, but has NULL at the workers", get_attname(s->table, column, false)),
+		errmsg("column \"%s\" is declared NOT NULL, but contains NULL at the workers",
+		       get_attname(s->table, column, false)),
 		errhint("Use ALTER FOREIGN TABLE ... ALTER COLUMN ... DROP NOT NULL."));
 }
 
@@ -273,10 +274,12 @@ void fdw_store_row(const struct fdw_scan *s, const char *const *row, TupleTableS
 
 		if (!text && c[from].not_null)
 			ereport(ERROR, errcode(ERRCODE_NOT_NULL_VIOLATION),
-				errmsg("column \"%s\" has NULL, but is not null in the workers' schema", c[from].name));
+				errmsg("column \"%s\" contains NULL, but the workers' schema declares it not null",
+				       c[from].name),
+				errhint("Remove not null from the schema, or correct the table."));
 		if (!text && s->sure[i])
 			ereport(ERROR, errcode(ERRCODE_NOT_NULL_VIOLATION),
-				errmsg("column \"%s\" is NOT NULL, but has NULL at the workers",
+				errmsg("column \"%s\" is declared NOT NULL, but contains NULL at the workers",
 				       get_attname(s->table, s->sure[i], false)),
 				errhint("Use ALTER FOREIGN TABLE ... ALTER COLUMN ... DROP NOT NULL."));
 		if (!text)

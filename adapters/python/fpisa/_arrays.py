@@ -55,8 +55,7 @@ def type_of(array: Array, given: Optional[str]) -> int:
         return TYPES[name]
     number = number_of(TYPES, given, "type")
     if NAMES.get(array.dtype.name) != given and BITS.get(given) != array.dtype.type:
-        raise TypeError(f"the array has dtype {array.dtype} and type is {given!r}; bits of bfloat16 are uint16, those of "
-                        "e4m3 and e5m2 uint8")
+        raise TypeError(f"the array has dtype {array.dtype} and type is {given!r}; pass the bits of bfloat16 as uint16, and those of e4m3 and e5m2 as uint8")
     return number
 
 
@@ -107,7 +106,7 @@ def prepare(array: Array, out: Optional[Array], given: Optional[str], big_endian
     if out is not array:
         check_array(out, "out", big_endian)
         if out.dtype != array.dtype or out.shape != array.shape:
-            raise ValueError(f"out is {out.shape} of {out.dtype}; it must be like array, {array.shape} of {array.dtype}")
+            raise ValueError(f"out has shape {out.shape} and dtype {out.dtype}; like array, it must have shape {array.shape} and dtype {array.dtype}")
     if not out.flags.writeable:
         raise ValueError("out is read-only; pass an array that results can be written to")
     return out, number

@@ -140,7 +140,7 @@ class State:
         """Read a partial from any object that is a buffer of bytes."""
         why, data = c_char_p(), bytes(data)
         if lib.sums_parse(self.at, data, len(data), ctypes.byref(why)):
-            raise ValueError(f"not a partial sum: {why.value.decode()}; doc/partial.md has the format")
+            raise ValueError(f"the bytes are not a partial sum: {why.value.decode()}; doc/partial.md has the format")
 
     def exact(self, which: int = 0) -> Exact:
         data = self.write(which)

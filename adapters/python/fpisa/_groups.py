@@ -41,7 +41,7 @@ def shaped(halves: List[bytearray], shape: Tuple[int, ...], f: Format) -> Any:
     if len(halves) == 1:
         return real
     if f.name == "bfloat16":
-        raise TypeError("complex numbers of bfloat16 do not exist; use dtype='float32'")
+        raise TypeError("complex numbers with bfloat16 parts are not supported; use dtype='float32'")
     out = numpy.empty(shape, numpy.complex128 if f.name == "float64" else numpy.complex64)
     # assign the parts, because 1j times an infinity gives a NaN part
     out.real, out.imag = real, numpy.frombuffer(halves[1], name).reshape(shape)
@@ -65,7 +65,7 @@ class Places:
         """Return one block of values for each group."""
         runs = [run for block in blocks if 0 not in block.shape for run in block.runs()]
         if any(len(b.shape) != 1 for b in blocks) or self.rows != total(runs):
-            raise ValueError(f"by has {self.rows} keys; the values must be as many, in one dimension")
+            raise ValueError(f"by has {self.rows} keys; pass as many values as keys, in one dimension")
         type_ = blocks[0].type if blocks else "float64"
         size, place = SIZES[type_], ctypes.addressof(self.place)
         memory, valid = ctypes.create_string_buffer(size * self.rows + 1), ctypes.create_string_buffer(self.rows // 8 + 1)
@@ -79,7 +79,7 @@ class Places:
         items: List[List[Optional[int]]] = [[] for _ in range(self.groups)]
         found = x.items()
         if len(found) != self.rows:
-            raise ValueError(f"by has {self.rows} keys; the values must be as many")
+            raise ValueError(f"by has {self.rows} keys, but there are {len(found)} values; pass as many values as keys")
         order = sorted((p, i) for i, p in enumerate(self.place[:self.rows]) if p >= 0)
         for k, (low, high) in enumerate(zip(self.start, self.start[1:])):
             items[k] = [found[i] for _, i in order[low:high]]
@@ -105,7 +105,7 @@ def reduce(v: Values, by: Any, f: Format, average: bool) -> Groups:
     for blocks in (v.blocks, v.imaginary) if v.imaginary else (v.blocks,):
         runs = [run for block in blocks if 0 not in block.shape for run in block.runs()]
         if any(len(b.shape) != 1 for b in blocks) or len(codes) != total(runs):
-            raise ValueError(f"by has {len(codes)} keys; the values must be as many, in one dimension")
+            raise ValueError(f"by has {len(codes)} keys; pass as many values as keys, in one dimension")
         halves.append(_sums(runs, at, len(keys), f, average))
     return Groups(keys, shaped(halves, (len(keys),), f))
 

@@ -117,7 +117,7 @@ def _of_times(numpy: Any, keys: Sequence[Any], types: Set[type]) -> Tuple[Any, A
     for unit in {keys[i].dtype for i in here}:
         same = [n for n, i in enumerate(here) if keys[i].dtype == unit]
         if (times[same].astype(unit) != numpy.array([keys[here[n]] for n in same])).any():
-            raise OverflowError(f"keys of {unit} do not fit {times.dtype}, the finest of the list's types; pass keys of one unit")
+            raise OverflowError(f"keys of type {unit} do not fit {times.dtype}, the finest of the list's types; pass keys of one unit")
     found, numbers_ = _by_numpy(numpy, times)
     codes = numpy.full(len(keys), -1, "int64")
     codes[here] = numbers_

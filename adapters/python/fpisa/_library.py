@@ -152,7 +152,7 @@ def text(value: Optional[str], what: str) -> Optional[bytes]:
         raise TypeError(f"{what} is {value!r}; it must be a str")
     encoded = os.fsencode(value)
     if b"\0" in encoded:
-        raise ValueError(f"{what} is {value!r}; it has a zero byte")
+        raise ValueError(f"{what} is {value!r}; it must not contain a zero byte")
     return encoded
 
 
@@ -162,7 +162,7 @@ def milliseconds(seconds: Optional[float], what: str, none: int) -> int:
         return none
     seconds = real(seconds, what)
     if not 0 < seconds < FOREVER / 1000:
-        raise ValueError(f"{what} is {seconds!r}; it must be seconds above 0, or None")
+        raise ValueError(f"{what} is {seconds!r}; it must be a positive number of seconds below {FOREVER / 1000:.0f}, or None")
     return max(1, round(seconds * 1000))
 
 

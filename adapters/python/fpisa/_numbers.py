@@ -22,7 +22,7 @@ def exact_float(x: Any) -> float:
         raise TypeError(f"a value is {x!r}; values must be numbers")
     value = float(x)
     if value != x and x == x:
-        raise OverflowError(f"{x} is not a float64; sum integers and decimals apart from floats")
+        raise OverflowError(f"{x} is not a float64; sum integers and decimals separately from floats")
     return value
 
 

@@ -39,7 +39,7 @@ def plain(x: Any) -> Any:
     if isinstance(x, str) or not hasattr(x, "dtype"):
         return x
     if tuple(getattr(x, "shape", ())):
-        raise TypeError(f"a value is an array of shape {tuple(x.shape)}; sum one array, or a list of numbers")
+        raise TypeError(f"a value is an array with shape {tuple(x.shape)}; sum one array, or a list of numbers")
     if str(x.dtype).startswith("torch."):
         return of_tensor(x)
     if not hasattr(x, "tobytes") or not hasattr(x.dtype, "kind"):

@@ -137,7 +137,7 @@ def _axes_of(v: Values, axis: Any) -> Tuple[List[int], List[int]]:
     """Return the remaining axes and the summed axes."""
     v.need_blocks("axis")
     if len(v.blocks) != 1 or v.blocks[0].valid:
-        raise TypeError("axis requires an array of one chunk without nulls; combine the chunks, or fill the nulls")
+        raise TypeError("axis requires an array with one chunk and no nulls; combine the chunks, or fill the nulls")
     ndim = len(v.blocks[0].shape)
     gone = [a + ndim if a < 0 else a for a in (map(operator.index, axis) if hasattr(axis, "__iter__") else (operator.index(axis),))]
     for i, a in enumerate(gone):
@@ -174,7 +174,7 @@ def _each(one: Callable[..., Any], vs: List[Values], by: Any, axis: Any, f: Form
     else:
         shapes, parts = zip(*(_slices(v, axis) for v in vs))
         if len(set(shapes)) != 1:
-            raise ValueError(f"x and y have different shapes, {' and '.join(map(str, shapes))} without the axis")
+            raise ValueError(f"x and y have different shapes: {' and '.join(map(str, shapes))}, without the axis")
         shape = shapes[0]
     results = [one(*these) for these in zip(*parts)]
     halves = [results] if not any(v.imaginary for v in vs) or not any(isinstance(r, complex) for r in results) else \
@@ -211,8 +211,9 @@ def _times(x: List[Block], y: List[Block]) -> Exact:
     """Return the exact dot product."""
     state = State(3)
     runs = [[run for block in side if 0 not in block.shape for run in block.runs()] for side in (x, y)]
-    if [b.shape for b in x] != [b.shape for b in y] and builtins.sum(r.n for r in runs[0]) != builtins.sum(r.n for r in runs[1]):
-        raise ValueError("x and y have different numbers of values")
+    counts = [builtins.sum(run.n for run in side) for side in runs]
+    if [b.shape for b in x] != [b.shape for b in y] and counts[0] != counts[1]:
+        raise ValueError(f"x and y have different numbers of values: {counts[0]} and {counts[1]}")
     for a, b in _aligned(*runs):
         check(lib.sums_dot(state.at, a, b))
     parts = [state.exact(i) for i in range(3)]
@@ -257,7 +258,7 @@ def _flat(v: Values, what: str) -> None:
 
 def _dot_items(x: Tuple[List[Optional[int]], int], y: Tuple[List[Optional[int]], int], f: Format) -> float:
     if len(x[0]) != len(y[0]):
-        raise ValueError("x and y have different numbers of values")
+        raise ValueError(f"x and y have different numbers of values: {len(x[0])} and {len(y[0])}")
     up, down = _ratio(x[1] + y[1])
     return round_ratio(up * builtins.sum(p * q for p, q in zip(x[0], y[0]) if p is not None and q is not None), down, 0, f)
 
@@ -376,7 +377,7 @@ class Accumulator:
         v = values(x)
         v.need_blocks("an accumulator")
         if v.imaginary:
-            raise TypeError("an accumulator takes real numbers; use two for complex ones")
+            raise TypeError("an accumulator takes real numbers; use two accumulators for complex numbers")
         state = _state(v.blocks)
         with self._lock:
             self._state.merge(state)

@@ -82,7 +82,7 @@ def of_buffer(x: Any) -> Values:
     code = (view.format or b"B").decode().lstrip("@=<")
     type_ = BUFFERS.get({"l": "i", "L": "I"}.get(code, code) if view.itemsize == 4 else code)
     if not type_ or view.itemsize != (2 * SIZES[HALVES[type_]] if type_ in HALVES else SIZES[type_]):
-        raise TypeError(f"the buffer has format {code!r} of {view.itemsize} bytes; it must be one of {' '.join(BUFFERS)}, little-endian")
+        raise TypeError(f"the buffer has format {code!r} with {view.itemsize} bytes per value; it must have one of the formats {' '.join(BUFFERS)}, little-endian")
     shape = tuple(view.shape[:view.ndim]) if view.ndim else ()
     # ctypes may leave the strides empty
     strides = tuple(view.strides[:view.ndim]) if view.strides else strides_of(shape, view.itemsize)
@@ -138,7 +138,7 @@ def of_arrow(column: _arrow.Column) -> Values:
         return Values([of_bits(p) for p in column.pieces], [], True)
     if not type_:
         what = "a column" if column.dictionary is None else "a dictionary"
-        raise TypeError(f"{what} of Arrow's format {format_.decode()!r} cannot be summed; cast it to a number first")
+        raise TypeError(f"{what} with Arrow's format {format_.decode()!r} cannot be summed; cast it to a numeric type first")
     size = SIZES[type_]
     return Values([Block(type_, (p.data or 0) + p.offset * size, (p.length,), (size,), p.valid, p.offset, p.keep)
                    for p in column.pieces], [], is_integer(type_))

@@ -34,12 +34,12 @@ def check(tensor: torch.Tensor) -> None:
     error.
     """
     if tensor.device.type != "cpu":
-        raise TypeError(f"the gradients are on {tensor.device}; the hook supports only a CPU")
+        raise TypeError(f"the gradients are on {tensor.device}; the hook supports only the CPU")
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.dtype not in TYPES:
-        raise TypeError(f"the gradients are {tensor.layout} of {tensor.dtype}; the hook takes dense ones of "
+        raise TypeError(f"the gradients have layout {tensor.layout} and dtype {tensor.dtype}; the hook takes dense gradients with dtype "
                         + ", ".join(str(t)[6:] for t in TYPES))
     if tensor.is_neg() or tensor.is_conj() or not tensor.is_contiguous():
-        raise ValueError("the gradients are a view whose memory is not its values; pass "
+        raise ValueError("the gradients are a view whose memory does not contain its values; pass "
                          "tensor.resolve_conj().resolve_neg().contiguous()")
 
 

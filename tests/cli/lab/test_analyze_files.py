@@ -115,7 +115,7 @@ def test_bad_sets_of_files(tmp_path):
     refused("a does not say how many rows it has, but ", tmp_path / "c.npy", tmp_path / "a")
     refused("d.npy does not begin as a .npy file does", tmp_path / "d.npy")
     refused("many has 65 rows, more than 64 workers", tmp_path / "many")
-    refused("a is one of 65 files, and each is a worker, but at most 64", *[tmp_path / "a"] * 65)
+    refused("a is one of 65 files, each for one worker, but at most 64", *[tmp_path / "a"] * 65)
     refused("nothere: No such file", tmp_path / "nothere")
     refused("is not a regular file", tmp_path)
     refused("is not a regular file", "/dev/zero")

@@ -68,10 +68,10 @@ def refused(w, *options):
 
 def test_no_library(worker, tmp_path):
     (tmp_path / "x.cpython-399-x.so").write_text("")
-    for library, says in (("", "DuckDB, which reads and writes Parquet: libduckdb.so: cannot open shared object file"),
-                          ("/none.so", "DuckDB, which reads and writes Parquet: /none.so: cannot open shared object file"),
+    for library, says in (("", "cannot load DuckDB, which reads and writes Parquet: libduckdb.so: cannot open shared object file"),
+                          ("/none.so", "cannot load DuckDB, which reads and writes Parquet: /none.so: cannot open shared object file"),
                           ("libm.so.6", "the driver has no function duckdb_adbc_init"),
-                          (tmp_path / "x.cpython-399-x.so", "x.cpython-399-x.so needs the library of its Python: apt install libpython3-dev")):
+                          (tmp_path / "x.cpython-399-x.so", "x.cpython-399-x.so needs the library of its Python; run apt install libpython3-dev")):
         w = worker(FPISA_DRIVER=library, LD_LIBRARY_PATH="")
         put(w, "t.parquet", "PAR1")
         assert f"t.parquet: {says}" in refused(w).replace(f"{tmp_path}/", "")
@@ -137,7 +137,7 @@ def test_without_schema(by_duckdb):
     ("1e300::DOUBLE", "real", "Type DOUBLE with value 1e+300 can't be cast because the value is out of range"),
     ("2147483648", "int32", "Type INT64 with value 2147483648 can't be cast because the value is out of range"),
     ("100", "decimal(3,2)", "Could not cast value 100 to DECIMAL(3,2)"),
-    ("NULL::INTEGER", "int32 not null", "column x is empty, and the schema says not null"),
+    ("NULL::INTEGER", "int32 not null", "column x is empty, but the schema declares it not null"),
     ("'a' || chr(0)", "text", "column x: a text has a zero byte"),
     ("DATE '10000-01-01'", "date", "10000-01-01' is not in the years 1 to 9999"),
 ])
@@ -151,7 +151,7 @@ def test_refused(by_duckdb, value, type_, says):
 def test_no_column(by_duckdb):
     w = by_duckdb("SELECT 1 AS k", "k int32\nnone int32\n")
     assert "t.parquet: column none is not in the file" in refused(w)
-    assert "t.parquet: rename its column file_row_number" in refused(by_duckdb("SELECT 1 AS file_row_number"))
+    assert "t.parquet: column file_row_number has the engine's name for a row number; rename the column" in refused(by_duckdb("SELECT 1 AS file_row_number"))
     assert "t.parquet has no column that can be queried" in refused(by_duckdb("SELECT [1] AS x"))
 
 
@@ -188,7 +188,7 @@ def test_never_null(by_duckdb):
     """A NULL is an error only in rows that satisfy the preceding conditions."""
     w = by_duckdb("SELECT * FROM (VALUES (1, 5), (2, NULL), (3, 7)) t(k, x)")
     for where in "x never null", "x never null,k=1", "k>1,x never null,k>2", "k never null,k>1,x never null,k>5":
-        assert "t.parquet: column x is empty, and the query takes it as never NULL" in refused(w, "--where", where), where
+        assert "t.parquet: column x is empty, but the query takes it as never NULL" in refused(w, "--where", where), where
     for where in "k<>2,x never null", "x<>0,x never null", "k never null,x not null,x never null,k never null":
         assert ask(w, "--where", where)[1] == b"k,x\n1,5\n3,7\n", where
 
@@ -294,7 +294,7 @@ def test_directory_beside_column(directory):
     assert rows_of(w, "--columns", "n,s") == [("1", "a"), ("2", "b")]
     assert rows_of(w, "--columns", "n,s", "--where", "n=2") == [("2", "b")]
     put_file("t/n=2/b.parquet", "SELECT 1 AS File_Index")
-    assert "t/: rename its column File_Index, which is the engine's name for a row's place" in refused(w)
+    assert "t/: column File_Index has the engine's name for a row number; rename the column" in refused(w)
 
 
 def test_directory_of_unlike_files(directory):
@@ -371,7 +371,7 @@ def test_directory_names(directory):
     assert "t/a=1/A=x/f.parquet: two directories name column A; rename one" in refused(w)
     w.clear()
     put_file("t/file_index=3/f.parquet", "SELECT 1 AS k")
-    assert "t/: rename its column file_index, which is the engine's name for a row's place" in refused(w)
+    assert "t/: column file_index has the engine's name for a row number; rename the column" in refused(w)
 
 
 # -- values ------------------------------------------------------------------------

@@ -128,7 +128,7 @@ def test_unit(hosts):
     confined = "setpriv", "--no-new-privs", "--bounding-set=-all," + ",".join("+" + c for c in caps)
     before = hosts.lo()
     hosts.agg.ip("link set eth0 down")
-    assert "eth0 is down; ip link set eth0 up" in hosts.refused(0)
+    assert "eth0 is down; run ip link set eth0 up" in hosts.refused(0)
     hosts.agg.ip("link set eth0 up")
     for i in range(HOSTS):
         assert hosts.serve(i, *confined).startswith("loaded on eth0 and lo")
@@ -153,7 +153,7 @@ def test_late_address_of_the_manager(hosts):
     assert "keeps trying" in hosts.agents[0].stderr.readline()
     hosts.agg.ip(f"addr add {FIRST}/24 dev eth0")
     err = hosts.agents[0].communicate(timeout=20)[1]
-    assert f"manager {FIRST}: this host has received this address, and is the manager; start fpisa serve again" in err
+    assert f"manager {FIRST}: this address now belongs to this host, so this host is the manager; start fpisa serve again" in err
     assert hosts.agents[0].returncode == 1
     assert hosts.serve(0).startswith("serving groups")
     hosts.serve(1)
@@ -201,10 +201,10 @@ def test_what_is_missing(hosts):
     with open(hosts.config, "w") as f:
         f.write(text)
     hosts.agg.ip("link set lo down")
-    assert "lo is down; ip link set lo up, through which this host's ranks send" in hosts.refused(0)
+    assert "lo is down; run ip link set lo up, through which this host's ranks send" in hosts.refused(0)
     hosts.agg.ip("link set lo up")
     hosts.fpisa("load", "eth0")
-    assert "eth0: the datapath is in native mode, which cannot send to this host's own ranks by lo; fpisa unload eth0" in hosts.refused(0)
+    assert "eth0: the datapath is in native mode, which cannot send to this host's own ranks through lo; run fpisa unload eth0" in hosts.refused(0)
     hosts.fpisa("unload", "eth0")
     hosts.fpisa("load", "eth0", "--mode", "skb")
     assert hosts.serve(0) == f"loaded on lo in generic mode; fpisa unload --pin {PIN} removes it\n"

@@ -940,7 +940,7 @@ def test_descriptors_of_the_helper(groups):
     """Before the helper serves, it says how many descriptors it needs, and raises its limit as far as allowed."""
     g = groups(2, serve=False)
     status, out, err = g.net.agg.try_run("prlimit", "--nofile=159:159", FPISA, "serve", g.config)
-    assert status == 1 and out == "" and "fpisa: serve: the process that creates jobs needs 160 descriptors, but its limit is 159; ulimit -n 160" in err
+    assert status == 1 and out == "" and "fpisa: serve: the process that creates jobs needs 160 descriptors, but its limit is 159; run ulimit -n 160" in err
     g.serve("prlimit", "--nofile=100:160")
     for job, kind in enumerate(("float32", "float64", "int32")):
         ranks = g.group(f"train-{job}", range(2), {"sum": kind, "count": 5000}, {"leave": True})

@@ -713,7 +713,7 @@ def test_ranks_of_both_families(site, first):
 
 def test_wrong_addresses(site):
     """Two addresses of one family are refused, and an address that this host does not have."""
-    for address, says in (("10.98.0.2,10.98.0.9", "10.98.0.2 and 10.98.0.9 are of one family; give one address, or one of each family"),
+    for address, says in (("10.98.0.2,10.98.0.9", "10.98.0.2 and 10.98.0.9 have the same family; give one address, or one of each family"),
                           ("10.98.0.2,2001:db8:98::9", "2001:db8:98::9 is not an address of this host"),
                           ("10.98.0.2,", "--address: '' is not an")):
         assert says in refused(site.register(0, "--address", address, wait=False)), address

@@ -17,7 +17,7 @@ def test_another_program(lab):
     for mode in ("native", "skb"):
         net.fpisa("load", "p0", "--mode", mode, "--pin", BPFFS + "/other")
         status, _, err = net.agg.try_run(FPISA, "load", "p0")
-        assert status == 1 and f"give --pin {BPFFS}/other, or fpisa unload p0 --pin {BPFFS}/other first" in err
+        assert status == 1 and f"give --pin {BPFFS}/other, or run fpisa unload p0 --pin {BPFFS}/other first" in err
         f = examine(net.agg, "p0")["p0", "xdp"]
         assert f["level"] == "ok" and f["text"] == \
             f"the interface runs the datapath that is pinned in {BPFFS}/other; check that datapath with fpisa doctor --pin {BPFFS}/other"
@@ -35,7 +35,7 @@ def test_program_that_is_not_the_entry(lab):
     net.agg.run("bpftool", "net", "attach", "xdpdrv", "pinned", PIN + "/fpisa_mau0", "dev", "p0")
     assert re.search("p0 .*program fpisa_mau0, id \\d+: the wrong program", net.fpisa("status"))
     _, _, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", net.addresses[0], "--address", ADDRESS)
-    assert "fpisa: warning: p0: the wrong program is attached, fpisa_mau0, so job 1 does not receive frames there; ip link" in err
+    assert "fpisa: warning: p0: the wrong program is attached, fpisa_mau0, so job 1 does not receive frames there; run ip link" in err
     assert fixes(net.agg, ["p0"], "p0", "xdp", says="the wrong program is attached: fpisa_mau0") == \
         "ip link set dev p0 xdpdrv off"
     net.agg.run("bpftool", "net", "attach", "xdpdrv", "pinned", PIN + "/fpisa", "dev", "p0")
@@ -89,7 +89,7 @@ def test_where_it_is_pinned(lab):
     net.ip_link(["p0"])
     says = f"runs the datapath that is pinned in {IP_PIN}"
     _, _, err = net.agg.try_run(FPISA, "load", "p0", "--pin", BPFFS + "/mine")
-    assert says + f"; give --pin {IP_PIN}, or fpisa unload p0 --pin {IP_PIN} first" in err
+    assert says + f"; give --pin {IP_PIN}, or run fpisa unload p0 --pin {IP_PIN} first" in err
     assert examine(net.agg, "p0", "--pin", BPFFS + "/mine")["p0", "xdp"]["text"].startswith("the interface " + says)
     deep = BPFFS + "/a/b"
     os.mkdir(BPFFS + "/a", 0o755)

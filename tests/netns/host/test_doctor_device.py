@@ -41,7 +41,7 @@ def test_gro_warned_of(lab):
         ethtool_gro(w, "eth0", "off")
     argv = ["job", "add", 1, "--workers", ",".join(net.addresses), "--address", ADDRESS]
     seen = rf"fpisa: warning: p1: GRO is off on its peer eth0, so results sent to it vanish; " \
-           rf"nsenter -t {keeper.pid} -n ethtool -K eth0 gro on"
+           rf"run nsenter -t {keeper.pid} -n ethtool -K eth0 gro on"
     for command in (["load", *net.ports], argv):
         status, out, err = net.agg.try_run(FPISA, *command)
         lines = err.splitlines()
@@ -49,7 +49,7 @@ def test_gro_warned_of(lab):
         unseen = [x for x in lines if x != seen]
         assert len(unseen) <= 1 and all(re.match("fpisa: warning: p0: GRO is off on its peer, interface \\d+ of a network "
                                                  "namespace that cannot be seen from here, ", x) for x in unseen), err
-    net.agg.run("sh", "-ec", seen.split("; ")[1])
+    net.agg.run("sh", "-ec", seen.split("; run ")[1])
     ethtool_gro(net.worker[0], "eth0", "on")
     assert sums(net, 1, 20000)
     net.fpisa("unload")

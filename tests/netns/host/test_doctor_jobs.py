@@ -84,7 +84,7 @@ def test_port_of_a_bridge(lab):
     net.fpisa("unload", "br9")
     net.agg.ip("link add ve0 type veth peer name ve1", "link set ve0 up", "link set ve1 up")
     net.fpisa("load", "ve0")
-    assert "this datapath is not loaded on it, so job 1 does not receive frames there; fpisa load br9 --mode skb" in add(*net.addresses)
+    assert "this datapath is not loaded on it, so job 1 does not receive frames there; run fpisa load br9 --mode skb" in add(*net.addresses)
     assert fixes(net.agg, [], "job 1", "port", says="ranks 0,1 are behind br9: this datapath is not loaded on it") == "fpisa load br9 --mode skb"
     assert sums(net, 1, 20000)
 

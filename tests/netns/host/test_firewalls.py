@@ -59,7 +59,7 @@ def test_stateful_at_the_worker(lab, fanout):
 def test_answers_dropped_at_the_worker(lab):
     net = loaded(lab)
     net.worker[0].run("nft", CHAIN.format(hook="input", policy="accept") + DROP_PORT.format(end="sport"))
-    assert "no answer in 700 ms; `fpisa stats`" in error(net) and "firewalls" in error(net)
+    assert "no answer in 700 ms; run fpisa stats" in error(net) and "firewalls" in error(net)
     c = net.counters(1, PIN)
     assert c["v_challenge"] > 0 and c["v_welcome"] == 0
 
@@ -167,7 +167,7 @@ def test_unknown_translation(contained, masquerade, listed):
     else:
         add_translated(net)
     said = error(net, 1)
-    assert "the job lists this host's address with UDP port 18000" in said and "`fpisa stats` on the aggregator" in said
+    assert "the job lists this host's address with UDP port 18000" in said and "run fpisa stats on the aggregator" in said
     assert net.counters(1, PIN)["v_unknown_peer"] > 0
 
 

@@ -175,10 +175,10 @@ def test_directory_of_no_bpf_filesystem(lab, tmp_path):
     others."""
     net = lab(workers=1)
     os.chmod(tmp_path, 0o777)
-    refused(net, [FPISA, "status", "--pin", tmp_path], f"{tmp_path}: no datapath is pinned there; fpisa load --pin {tmp_path} DEV")
+    refused(net, [FPISA, "status", "--pin", tmp_path], f"{tmp_path}: no datapath is pinned there; run fpisa load --pin {tmp_path} DEV")
 
 
 def test_unknown_group(lab):
     net = lab()
-    refused(net, [FPISA, "load", "p0", "--group", "no such"], "--group: the Unix group 'no such' does not exist; groupadd")
+    refused(net, [FPISA, "load", "p0", "--group", "no such"], "--group: the Unix group 'no such' does not exist; run groupadd")
     assert not os.path.exists(PIN)

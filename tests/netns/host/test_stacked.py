@@ -44,7 +44,7 @@ def moves(net, fix):
     """Check that the advice moves the datapath, and the job with it, from p0 to up0."""
     net.agg.try_run(FPISA, "load", "p0")  # a port of a bond is refused here, but was loaded before
     assert add(net, *net.addresses) == f"fpisa: warning: up0: this datapath is on p0, below it, so job 1 does not receive frames there; {fix}\n"
-    refused(net, ["load", "up0", "--mode", "skb"], "up0: a datapath is on p0, below it, and workers cannot join with both; fpisa unload p0 first")
+    refused(net, ["load", "up0", "--mode", "skb"], "up0: a datapath is on p0, below it, and workers cannot join with both; run fpisa unload p0 first")
     f = examine(net.agg)["job 1", "port"]
     assert f["fix"] == fix and "ranks 0,1 are behind up0: this datapath is on p0, below it" in f["text"]
     net.agg.run("sh", "-ec", fix, env=ENV)
@@ -63,7 +63,7 @@ def test_vlan(made):
     assert add(net, *net.addresses) == ""
     net.check_sum(1)
     net.agg.ip("link add link p0 name up1 type vlan id 6", "link set up1 up", "route add 192.0.2.1 dev up1")
-    refused(net, leaf(f"{net.addresses[0]}@up0"), "job 2: the parent 192.0.2.1 is in VLAN 6, by up1, .*; fpisa load up1 --mode skb")
+    refused(net, leaf(f"{net.addresses[0]}@up0"), "job 2: the parent 192.0.2.1 is reached through up1, in VLAN 6, .*; run fpisa load up1 --mode skb")
 
 
 def test_bond(made):
@@ -85,7 +85,7 @@ def test_vrf(made):
     refused(net, ["load", "up0", "--mode", "skb"], "up0 is a VRF, which receives no frames itself; load its ports")
     net.fpisa("load", "p0")
     refused(net, ["job", "add", 1, "--workers", net.addresses[0], "--address", "10.99.1.1"],
-            "job 1: worker 10.99.1.2: name its interface, ADDR@DEV, a port of the VRF that 10.99.1.1 is in; the datapath does not look")
+            "job 1: the datapath does not look for worker 10.99.1.2 in a VRF; name its interface, ADDR@DEV, a port of the VRF that 10.99.1.1 is in")
     refused(net, leaf(f"{net.addresses[0]}@p0", address="10.99.1.1"), "job 2: .*from 10.99.1.1 to the parent; a leaf needs an address")
     assert add(net, *(a + "@p0" for a in net.addresses), address="10.99.1.1") == ""
     net.check_sum(1, address="10.99.1.1")

@@ -51,8 +51,8 @@ def test_bad_jobs(lab):
     refused(net, add(net, job=64), "job: '64' is not a number from 0 to 63", 2, usage=True)
     a, b = net.addresses
     for workers, says, status in [
-            (f"{a},{a}", f"ranks 0 and 1 are both {a}:18000", 1),
-            (f"{a},{b}:1,{a}", f"ranks 0 and 2 are both {a}:18000", 1),
+            (f"{a},{a}", f"ranks 0 and 1 both have address {a}:18000", 1),
+            (f"{a},{b}:1,{a}", f"ranks 0 and 2 both have address {a}:18000", 1),
             (f"{a},10.1.2.300", "'10.1.2.300' is not an IPv4 or IPv6 address", 2),
             (f"{a}@nosuch0", "nosuch0: no such interface", 1),
             (f"{a},239.0.0.1", "239.0.0.1 is not the address of a host", 2),
@@ -67,8 +67,8 @@ def test_bad_jobs(lab):
     for verb in ("job del 1", "job show 1", "job shrink 1 0", "stats 1", "slots 1"):
         refused(net, verb.split(), "job 1: no such job; see fpisa job list")
     net.add_job(1)
-    refused(net, add(net), "job 1 already exists; fpisa job del 1")
-    refused(net, ["job", "shrink", "1", "5"], "ranks that are not live: 5")
+    refused(net, add(net), "job 1 already exists; run fpisa job del 1")
+    refused(net, ["job", "shrink", "1", "5"], "these ranks are not live: 5")
     refused(net, ["job", "shrink", "1", "0", "1"], "no rank would be left")
     net.check_sum(1)
 
@@ -111,8 +111,8 @@ def test_address_of_several_interfaces(lab):
     net.load()
     status, out, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", ",".join(net.addresses))
     assert status == 0 and out == "" and len(err.splitlines()) == 1
-    assert err.startswith("fpisa: warning: job 1: its address is 10.99.1.1, that of the route to the first worker, but "
-                          "10.99.2.1 on the route to worker 10.99.2.3; ")
+    assert err.startswith("fpisa: warning: job 1: its address is 10.99.1.1, the source address of the route to the first worker, but "
+                          "the route to worker 10.99.2.3 has 10.99.2.1; ")
     for w in net.worker[1:]:
         w.ip("route add 10.99.1.1 via " + w.run("ip", "route", "get", ADDRESS).split()[2])
     net.check_sum(1, address="10.99.1.1")
@@ -158,8 +158,8 @@ def test_job_flags(lab):
     assert [net.json("job", "show", 5)[k] for k in flags] == [True, True, True, False]
     for options, says in (("--format e4m3 --big-endian", "values of one byte do not have a byte order"),
                           ("--format mxint8 --big-endian", "values of one byte do not have a byte order"),
-                          ("--format int32 --histogram", "discard nothing; leave --histogram out"),
-                          ("--mode exact --histogram", "discard nothing; leave --histogram out"),
+                          ("--format int32 --histogram", "discard nothing, so a histogram would be empty; leave --histogram out"),
+                          ("--mode exact --histogram", "discard nothing, so a histogram would be empty; leave --histogram out"),
                           ("--no-statistics --histogram", "leave --histogram or --no-statistics out"),
                           ("--format int32 --mode fpisa-a", "int32 does not have modes; leave --mode out")):
         refused(net, add(net, *options.split(), job=9), "job 9: .*" + says)
@@ -215,7 +215,7 @@ def test_route_to_a_parent(lab):
     net.fpisa("job", "del", 9)
     net.fpisa("unload", "p1")
     _, _, err = net.agg.try_run(FPISA, *leaf())
-    assert "p1: this datapath is not loaded on it, so job 9 does not receive frames there; fpisa load p1" in err
+    assert "p1: this datapath is not loaded on it, so job 9 does not receive frames there; run fpisa load p1" in err
     assert fixes(net.agg, [], "job 9", "parent", says="behind p1: this datapath is not loaded on it") == "fpisa load p1"
 
 

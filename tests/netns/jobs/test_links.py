@@ -9,7 +9,7 @@ from lab import FPISA
 
 WORKERS = 4
 SAYS = "{} workers of {} Gbit/s send to 1 aggregator, whose links let each use {}% of its own: a sum takes {} times as long as by a ring; unless the job " \
-    "has further aggregators, add some, or make each worker's host one: fpisa plan --workers {} --rate {}M --colocated"
+    "has further aggregators, add some, or make each worker's host an aggregator; see fpisa plan --workers {} --rate {}M --colocated"
 
 
 def add(net, *options):

@@ -14,7 +14,7 @@ from terminal import OnTerminal
 @pytest.mark.parametrize("verb", [["status"], ["job", "list"], ["stats"], ["slots"], ["job", "show", "1"]])
 def test_readers_without_a_datapath(lab, verb):
     net = lab(workers=1)
-    refused(net, verb, "no datapath is loaded .*; fpisa load DEV")
+    refused(net, verb, "no datapath is loaded .*; run fpisa load DEV")
     net.load()
     refused(net, verb, "Permission denied; run as root", uid=65534)
 

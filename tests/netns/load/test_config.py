@@ -135,7 +135,7 @@ def test_others_are_not_touched(net, config):
     before = jobs(net), programs(net)
     # If the file differs from the running datapath, nothing is made.
     config.write((7, {"window": "32"}), (8, {"window": "16"}), (9, {}))
-    assert not config.refused("job 7 runs with different parameters, see fpisa job show 7; fpisa job del 7")
+    assert not config.refused(r"job 7 runs with different parameters \(see fpisa job show 7\); run fpisa job del 7")
     config.write((7, {}), mode="skb")
     config.refused("p0: the datapath runs in mode native, but the configuration has skb; run fpisa unload p0", "p1: the datapath runs in mode native")
     config.write((7, {}), head="[datapath]\nport = 18001\n")
@@ -203,7 +203,7 @@ def test_interrupted(net, config, tmp_path):
         namespace. The second job makes one."""
         status, out, err = interrupted(net.agg, tmp_path, step, nth, "config", "apply", config.path)
         assert (status, out) == (-signal.SIGTERM, "") and len(err.splitlines()) == 1
-        assert err.endswith(": interrupted; its changes are undone\n"), err
+        assert err.endswith(": interrupted; the changes were undone\n"), err
 
     for step, nth in (("attach", 1), ("attach", 2), ("fpisa_ports", 1), ("fpisa_ports", 3)):
         applied(step, nth)
@@ -231,14 +231,14 @@ def test_other_device(net, config, fanout):
     assert all(f"@p{r}" in net.fpisa("job", "show", 7) and m["given"] for r, m in
                enumerate(net.json("job", "show", 7)["members"]))
     config.write((7, {**keys, "workers": f"{a},{b}"}))
-    config.refused("job 7 runs with different parameters, see fpisa job show 7; fpisa job del 7")
+    config.refused(r"job 7 runs with different parameters \(see fpisa job show 7\); run fpisa job del 7")
     config.write((7, {**keys, "workers": f"{a}@p0,{b}@p0"}))
-    config.refused("job 7 does not reach rank 1 through p0; fpisa job del 7" if fanout == "unicast" else
-                   "job 7 sends results to an interface that leads to no rank; fpisa job del 7")
+    config.refused("job 7 does not reach rank 1 through p0; run fpisa job del 7" if fanout == "unicast" else
+                   "job 7 sends results to an interface that leads to no rank; run fpisa job del 7")
     net.fpisa("job", "del", 7)
     net.fpisa("job", "add", 7, "--workers", f"{a}@p0,{b}@p0", "--address", ADDRESS, "--fanout", fanout)
     config.write((7, keys))
-    config.refused("job 7 does not reach rank 1 through p1; fpisa job del 7")
+    config.refused("job 7 does not reach rank 1 through p1; run fpisa job del 7")
     net.fpisa("job", "del", 7)
     net.add_job(7, "--fanout", fanout)
     assert "@" not in net.fpisa("job", "show", 7) and not net.json("job", "show", 7)["members"][0]["given"]
@@ -249,7 +249,7 @@ def test_program_of_another_pin(net, config):
     """The running program must not be detached if the file lacks an option --pin."""
     net.fpisa("load", "p0", "--pin", "/sys/fs/bpf/mine")
     config.write((7, {}))
-    config.refused("p0 runs the datapath that is pinned in /sys/fs/bpf/mine; give --pin /sys/fs/bpf/mine, or fpisa unload p0")
+    config.refused("p0 runs the datapath that is pinned in /sys/fs/bpf/mine; give --pin /sys/fs/bpf/mine, or run fpisa unload p0")
 
 
 def test_wrong_file_changes_nothing(net, config):
@@ -266,7 +266,7 @@ def test_interface_that_came_back(net, config):
     net.agg.ip("link del p1")
     config.refused("p1: no such interface", "job 7: .*rank 1|route")
     net.connect(1, net.worker[1], net.agg, 1500, False)
-    config.refused("job 7: its interface towards rank 1 is gone; fpisa job del 7")
+    config.refused("job 7: its interface towards rank 1 is gone; run fpisa job del 7")
     net.fpisa("job", "del", "7")
     assert config.apply()[-1] == "job 7: created"
     net.check_sum(7)

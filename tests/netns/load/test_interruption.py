@@ -30,7 +30,7 @@ def test_interrupted_load(lab, number):
         if status:
             break
         net.fpisa("unload")  # other work delayed this process, so the load ended before the signal came
-    assert (status, err) == (-number, "fpisa: load: interrupted; its changes are undone\n")
+    assert (status, err) == (-number, "fpisa: load: interrupted; the changes were undone\n")
     assert state(net) == before
     assert signalled("ignore") == (0, "") and net.json("status")["interfaces"]
     net.fpisa("unload")
@@ -41,7 +41,7 @@ def test_load_interrupted_while_it_attaches(lab, tmp_path):
     net = lab()
     before = state(net)
     status, _, err = interrupted(net.agg, tmp_path, "attach", 1, "load", *net.ports)
-    assert status == -signal.SIGTERM and err.splitlines()[-1] == "fpisa: load: interrupted; its changes are undone"
+    assert status == -signal.SIGTERM and err.splitlines()[-1] == "fpisa: load: interrupted; the changes were undone"
     assert state(net) == before
 
 

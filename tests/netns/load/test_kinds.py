@@ -9,13 +9,13 @@ from lab import PIN
 from refusals import refused
 
 NO_HEADERS = "has frames without Ethernet headers, which the datapath needs; load the interface through which workers' frames arrive with such headers"
-IN_THE_STACK = "which has no native XDP; fpisa load k0 --mode skb$"
-BELOW = "which has no native XDP; load p0 and name it in job add, ADDR@p0, or fpisa load k0 --mode skb$"
+IN_THE_STACK = "which has no native XDP; run fpisa load k0 --mode skb$"
+BELOW = "which has no native XDP; load p0 and name it in job add, ADDR@p0, or run fpisa load k0 --mode skb$"
 TUNNEL = "local 10.99.1.1 remote 10.99.1.2"
 # Each kind has the commands that make k0, and the refusal of native mode.
 KINDS = {
     "bridge": (["link add k0 type bridge", "link set p0 master k0"],
-               "is a bridge, which has no native XDP; load the ports with workers, of p0, and name them in job add, ADDR@PORT, or fpisa load k0 --mode skb$"),
+               r"is a bridge, which has no native XDP; load its ports that lead to workers \(ports: p0\), and name them in job add, ADDR@PORT, or run fpisa load k0 --mode skb$"),
     "bridge-empty": (["link add k0 type bridge"], f"is a bridge, {IN_THE_STACK}"),
     "team": (["link add k0 type team", "link set p0 down", "link set p0 master k0", "link set p0 up"], f"is a team, {IN_THE_STACK}"),
     "vlan": (["link add link p0 name k0 type vlan id 7"], f"is a VLAN device, {IN_THE_STACK}"),
@@ -30,7 +30,7 @@ KINDS = {
     "ipip": ([f"link add k0 type ipip {TUNNEL}"], NO_HEADERS),
     "wireguard": (["link add k0 type wireguard"], NO_HEADERS),
     "tun": (["tuntap add k0 mode tun"], NO_HEADERS),
-    "dummy": (["link add k0 type dummy"], "is a dummy, at which no frames of other machines arrive; load the interface through which workers' frames arrive"),
+    "dummy": (["link add k0 type dummy"], "is a dummy, which receives no frames of other machines; load the interface through which workers' frames arrive"),
     "vrf": (["link add k0 type vrf table 10"], "is a VRF, which receives no frames itself; load its ports$"),
 }
 NEVER = {"gre", "ipip", "wireguard", "tun", "dummy", "vrf"}

@@ -41,7 +41,7 @@ def test_load_by_ip_netns_exec(named, first):
                        capture_output=True)
     assert p.returncode == 1 and not attached(named), p.stderr
     assert p.stderr == f"fpisa: {PIN}: pins there disappear when ip netns exec ends; " \
-                       f"nsenter --net=/run/netns/{named} fpisa load ..., or --pin DIR outside of /sys\n"
+                       f"run nsenter --net=/run/netns/{named} fpisa load ..., or give --pin DIR outside /sys\n"
     fix = re.search(r"nsenter \S+", p.stderr)[0]
     assert there(named, f"{fix} {FPISA} load e0") == (0, "") and attached(named)
     assert there(named, f"{FPISA} unload") == (0, "") and not attached(named)
@@ -64,8 +64,8 @@ def test_verbs_by_ip_netns_exec(named):
     assert there(named, f"{FPISA} load e0")[0] == 0
     p = subprocess.run(["ip", "netns", "exec", named, FPISA, "status"], text=True, capture_output=True)
     assert p.returncode == 1
-    assert p.stderr == "fpisa: no datapath is pinned in this /sys, which is ip netns exec's own; " \
-                       f"nsenter --net=/run/netns/{named} fpisa ...\n"
+    assert p.stderr == "fpisa: no datapath is pinned in this /sys, which ip netns exec has mounted; " \
+                       f"run nsenter --net=/run/netns/{named} fpisa ...\n"
     assert there(named, f"{FPISA} unload")[0] == 0
 
 
@@ -77,7 +77,7 @@ def test_pins_that_were_lost(named):
     assert attached(named) and not os.path.exists(IP_PIN)
     status, said = there(named, f"{FPISA} load e0")
     m = re.fullmatch(rf"fpisa: e0: another XDP program is attached \(fpisa, id \d+, not pinned in {PIN}\); give "
-                     r"the --pin of its datapath, or, if ip -n or ip netns exec lost its pins, (ip link set dev e0 xdp off)\n", said)
+                     r"the --pin of its datapath, or, if ip -n or ip netns exec lost its pins, run (ip link set dev e0 xdp off)\n", said)
     assert status == 1 and m, said
     assert there(named, m[1])[0] == 0 and there(named, f"{FPISA} load e0")[0] == 0
     assert there(named, f"{FPISA} unload")[0] == 0

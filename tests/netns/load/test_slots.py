@@ -25,7 +25,7 @@ def test_more_slots(lab):
     assert [net.json("job", "show", job)["slot_base"] for job in range(4)] == [2048, 4096, 6144, 0]
     status = net.json("status")
     assert (status["slots"], status["slots_taken"]) == (4096, 4096) and "slots       4096 of 4096\n" in net.fpisa("status")
-    refused(net, add(net, "--window", 1, job=9), "window 1 needs 2 of 8192 slot entries, but 8192 are taken; load with more than --slots 4096, "
+    refused(net, add(net, "--window", 1, job=9), "window 1 needs 2 of 8192 slot entries, but 8192 are taken; load with --slots greater than 4096, "
             r"delete finished jobs \(fpisa job del\), or try a smaller --window$")
     for job in range(4):
         net.check_sum(job, 300000)
@@ -80,7 +80,7 @@ def test_configuration(lab, tmp_path):
     net.check_sum(1, 30000)
     file.write_text("[interface p0]\n[datapath]\nslots = 4096\n")
     _, _, err = net.agg.try_run(FPISA, "config", "apply", file)
-    assert f"{file}:2: slots: the loaded datapath has 2048 slots; fpisa unload, then fpisa config apply" in err
+    assert f"{file}:2: slots: the loaded datapath has 2048 slots; run fpisa unload, then fpisa config apply" in err
     assert len(net.json("job", "list")) == 2
 
 
@@ -108,7 +108,7 @@ def test_manager(groups):
     start."""
     g = groups(2, "slots = 4097", serve=False, load=("--slots", 4096))
     status, _, err = g.net.agg.try_run(FPISA, "serve", g.config)
-    assert status == 1 and "[manager], slots = 4097: the datapath has 4096; give fewer, or fpisa load with more --slots" in err
+    assert status == 1 and "[manager], slots = 4097: the datapath has 4096; give fewer, or run fpisa load with more --slots" in err
     with open(g.config) as f:
         text = f.read()
     with open(g.config, "w") as f:

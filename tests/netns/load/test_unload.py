@@ -47,14 +47,14 @@ def test_unload_while_another_namespace_runs_it(lab):
     net.add_job(1)
     other.run(FPISA, "load", "e0")
     there = rf"nsenter -t {keeper.pid} -n fpisa unload"
-    said = rf"detached in this network namespace; the datapath and its jobs stay, because they run on e0 of another; {there}\n"
+    said = rf"detached in this network namespace; the datapath and its jobs stay, because they run on e0 of another; run {there}\n"
     assert net.fpisa("unload", "p0") == ""
     assert re.fullmatch(said, net.fpisa("unload", "p1"))
     assert [j["job"] for j in net.json("job", "list")] == [1]
     net.fpisa("load", *net.ports)
     net.check_sum(1)
     assert re.fullmatch(said, net.fpisa("unload"))
-    refused(net, ["unload"], rf"{PIN}: the datapath is not attached in this network namespace, but on e0 of another; {there}")
+    refused(net, ["unload"], rf"{PIN}: the datapath is not attached in this network namespace, but on e0 of another; run {there}")
     _, out, _ = net.agg.try_run(FPISA, "doctor")
     line, = [x for x in out.splitlines() if " datapath: " in x]
     assert re.fullmatch(rf"ok     datapath: attached: the datapath pinned in {PIN} runs on no interface of this network namespace, but on e0 of "
@@ -65,13 +65,13 @@ def test_unload_while_another_namespace_runs_it(lab):
     keeper = net.agg.spawn("sleep", "600")
     net.fpisa("load", "p0")
     other.run(FPISA, "load", "e0")
-    assert f"run on p0 of another; nsenter -t {keeper.pid} -n fpisa unload" in other.run(FPISA, "unload")
+    assert f"run on p0 of another; run nsenter -t {keeper.pid} -n fpisa unload" in other.run(FPISA, "unload")
     # Only a descriptor of this process leads to the first namespace.
     keeper.kill()
     keeper.wait()
     other.run(FPISA, "load", "e0")
     out = other.run(FPISA, "unload", "e0")
-    assert re.search(r"run on p0 of another; nsenter --net=/proc/\d+/fd/\d+ fpisa unload", out), out
+    assert re.search(r"run on p0 of another; run nsenter --net=/proc/\d+/fd/\d+ fpisa unload", out), out
     net.fpisa("unload")
     assert not os.path.exists(PIN)
 
@@ -83,10 +83,10 @@ def test_unload_of_a_named_pin_that_runs_elsewhere(lab):
     other, keeper = another(net)
     net.fpisa("load", "p0", "--pin", pin)
     other.run(FPISA, "load", "e0", "--pin", pin)
-    there = f"on e0 of another; nsenter -t {keeper.pid} -n fpisa unload --pin {pin}"
+    there = f"on e0 of another; run nsenter -t {keeper.pid} -n fpisa unload --pin {pin}"
     assert net.fpisa("unload", "--pin", pin).endswith(f"run {there}\n")
     refused(net, ["unload", "--pin", pin], there + "$")
-    net.agg.run("sh", "-ec", there.split("; ")[1].replace(" fpisa ", f" {FPISA} "))
+    net.agg.run("sh", "-ec", there.split("; run ")[1].replace(" fpisa ", f" {FPISA} "))
     assert not os.path.exists(pin)
 
 
@@ -219,7 +219,7 @@ def test_unload_of_both_of_a_stack(lab):
 
     net.agg.ip("link add br9 type bridge", "link set p0 master br9")
     load_both()
-    refused(net, ["unload", "p0"], r"p0: cannot detach XDP: br9, above it, has a program \(fpisa, id \d+\); fpisa unload br9 first")
+    refused(net, ["unload", "p0"], r"p0: cannot detach XDP: br9, above it, has a program \(fpisa, id \d+\); run fpisa unload br9 first")
     net.fpisa("unload", "p0", "br9")
     assert not os.path.exists(PIN)
     load_both()

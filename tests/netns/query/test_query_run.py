@@ -240,7 +240,7 @@ def test_interrupted(asked):
     p = started(q)
     q.workers[1].kill()
     _, status, err = read_whole(p)
-    assert status == 1 and f"worker {endpoint(q.net.addresses[1], 18001)}: the connection ended" in err, err
+    assert status == 1 and f"worker {endpoint(q.net.addresses[1], 18001)}: the peer closed the connection" in err, err
     says = q.fails("--by", "k", "--value", "v")
     assert f"worker {endpoint(q.net.addresses[1], 18001)}: cannot connect: Connection refused; is `fpisa query worker` running there?" in says
 
@@ -272,7 +272,7 @@ def test_refusals(asked, tmp_path):
             (groups, {"table": "/etc/passwd"}, "'/etc/passwd' is not a table name"),
             (("--by", "z"), {}, "t.csv: the schema has no column 'z'"),
             (("--where", "z=1"), {}, "t.csv: the schema has no column 'z'"),
-            (("--where", "k"), {}, "t.csv: 'k' is not a list of conditions COLUMN OP VALUE"),
+            (("--where", "k"), {}, "t.csv: 'k' is not a list of conditions; write COLUMN OP VALUE"),
             (("--where", "k=1,v='2"), {}, "t.csv: 'v='2' is not a list of conditions"),
             (("--where", "k=1.5"), {}, "t.csv: column k is int32: '1.5' is not a value of that type"),
             (("--where", "v real=1,k real=1"), {}, "t.csv: column k is int32, not real"),

@@ -64,7 +64,7 @@ def test_lists_that_are_refused(net):
     assert "another port, such as 10.98.0.11:18001" in refused(net, workers="10.98.0.11,10.98.0.12")
     assert "lo does not carry multicast; give --fanout unicast" in refused(net)
     net.agg.ip("addr add 10.98.0.99/24 dev eth0")
-    assert "give it a port of its own, such as 10.98.0.99:18001, and fpisa load lo" in refused(net, workers="10.98.0.99,10.98.0.12")
+    assert "give it a port of its own, such as 10.98.0.99:18001, and run fpisa load lo" in refused(net, workers="10.98.0.99,10.98.0.12")
     net.agg.ip("addr del 10.98.0.99/24 dev eth0")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Test sums over IPv6, by multicast and unicast, from ranks behind one port, with loss, and with a VLAN tag. Test also the frames that pass
+"""Test sums over IPv6, with multicast and unicast results, from ranks behind one port, with loss, and with a VLAN tag. Test also the frames that pass
 to the stack. tests/prog/test_ipv6.c has each kind of answer and each frame that passes."""
 import socket
 import struct
@@ -44,7 +44,7 @@ def test_loss(lab6, fanout):
 
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 def test_shared_port(lab6, fanout):
-    """Several ranks behind one port get the results, by one multicast frame or one copy each."""
+    """Several ranks behind one port get the results, in one multicast frame or in one copy each."""
     net = lab6(workers=3, bridge=True)
     net.load()
     net.add_job(1, "--fanout", fanout)
@@ -124,7 +124,7 @@ def test_cpus(lab6):
     ("2001:db8::2,10.0.0.2", ["--fanout", "multicast"], "rank 0 has address 2001:db8::2 and rank 1 10.0.0.2, but multicast results have one "
                                                         "family; use IPv4 for all or IPv6 for all", 1),
     ("2001:db8::2,10.0.0.2", ["--mode", "exact", "--leaves"], "but a tree's ranks have one family; use IPv4 for all or IPv6 for all", 1),
-    ("2001:db8::2,10.0.0.2", ["--address", "10.0.0.1,10.0.0.9"], "10.0.0.1 and 10.0.0.9 are of one family; give one address, or one of", 2),
+    ("2001:db8::2,10.0.0.2", ["--address", "10.0.0.1,10.0.0.9"], "10.0.0.1 and 10.0.0.9 have the same family; give one address, or one of", 2),
     ("10.0.0.2,10.0.0.3", ["--address", "10.0.0.1,2001:db8::1"], "--address has two addresses; give one", 1),
     ("2001:db8::2,2001:db8::3", ["--address", "10.0.0.1"], "--address is 10.0.0.1; use IPv4 for both or IPv6 for both", 1),
     ("2001:db8::2,2001:db8::3", ["--group", "239.1.2.3"], "--group is 239.1.2.3; use IPv4 for both or IPv6 for both", 1),

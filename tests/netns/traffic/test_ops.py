@@ -118,7 +118,7 @@ def test_refusals(lab):
     for op, form, mode in offered:
         status, out, err = net.agg.try_run(FPISA, "demo", "--op", op, "--format", form, "--mode", mode,
                                            *(FACTOR if op == "scale" else []))
-        assert (status, out, err) == (1, "", f"fpisa: --op: {op} of {form} in mode {mode} is not offered; choose another --op or --mode (doc/numbers.md)\n")
+        assert (status, out, err) == (1, "", f"fpisa: --op: {op} of {form} in mode {mode} is not supported; choose another --op or --mode (doc/numbers.md)\n")
     for options, says in (
             ("--format int32 --mode fpisa64", "int32 does not have modes; leave --mode out"),
             ("--format int32 --mode exact", "int32 does not have modes; leave --mode out"),

@@ -164,7 +164,7 @@ def pin_spreader(path, byte):
 
 
 def spread_by(net, byte):
-    """Let the classifier choose the aggregator's queues at the switch, as a card does by its rules."""
+    """Let the classifier choose the aggregator's queues at the switch, as a card does with its rules."""
     switch, path = net.spaces[-1], BPFFS + "/spreader"
     pin_spreader(path, byte)
     switch.try_run("tc", "filter", "del", "dev", "uplink", "egress")

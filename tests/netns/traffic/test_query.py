@@ -135,7 +135,7 @@ def test_mtu_towards_the_master(lab):
     net.fpisa("query", "del", 5)
     net.agg.ip("link set p2 mtu 1400")
     status, _, err = net.agg.try_run(FPISA, *argv)
-    assert not status and re.search(r"query 5: p2, towards the master, has MTU 1400, and p0, .*; ip link set dev p2 mtu ", err), err
+    assert not status and re.search(r"query 5: p2, towards the master, has MTU 1400, and p0, .*; run ip link set dev p2 mtu ", err), err
     net.fpisa("query", "del", 5)
 
 
@@ -153,7 +153,7 @@ def test_no_room_for_places(lab):
                                          "--address", net.address, *options)
         net.fpisa("query", "del", 5)
         assert not status and ("room for places" in err) == bool(need), (options, err)
-        assert not need or err.endswith(f"so fpisa query run and PostgreSQL refuse it; give --key-bytes {need}\n"), (options, err)
+        assert not need or err.endswith(f"so fpisa query run and PostgreSQL refuse this query; give --key-bytes {need}\n"), (options, err)
 
 
 def test_verbs(lab):
@@ -193,7 +193,7 @@ def test_verbs(lab):
                                            "--address", net.address, *options)
         assert status and not out and says in err, err
     stranger = "2001:db8::9" if net.ipv6 else "192.0.2.9"
-    for address, says in ((net.address, f"query 6: ranks 0 and 1 are both {endpoint(net.addresses[0], 18000)}"),
+    for address, says in ((net.address, f"query 6: ranks 0 and 1 both have address {endpoint(net.addresses[0], 18000)}"),
                           (stranger, f"query 6: {stranger} is not an address of this machine")):
         status, _, err = net.agg.try_run(FPISA, "query", "add", 6, "--workers", net.addresses[0], "--master",
                                          net.addresses[address != net.address], "--address", address, "--kind", "topn", "--limit", 1)
@@ -201,9 +201,9 @@ def test_verbs(lab):
     status, _, err = net.agg.try_run(FPISA, "query", "add", 1, "--workers", net.addresses[0], "--master", net.addresses[1],
                                      "--address", net.address, "--kind", "topn", "--limit", 1)
     assert status == 1 and "query 1: a job has this number, and jobs and queries share the numbers 0 to 63; take another number, " \
-        "or fpisa job del 1" in err
+        "or run fpisa job del 1" in err
     for kind, number, says in (("job", 5, "job 5: a query has this number, and jobs and queries share the numbers 0 to 63"),
-                               ("query", 5, "query 5 already exists; fpisa query del 5, or take another number")):
+                               ("query", 5, "query 5 already exists; run fpisa query del 5, or take another number")):
         options = ("--kind", "topn", "--limit", 1, "--master", net.addresses[1]) if kind == "query" else ()
         status, _, err = net.agg.try_run(FPISA, kind, "add", number, "--workers", net.addresses[0], "--address", net.address, *options)
         assert status == 1 and says in err, err

@@ -114,7 +114,7 @@ def received(net, dev):
 
 
 def test_asymmetric(lab):
-    """Contributions arrive by one router, and results leave by another, to which the aggregator's route leads."""
+    """Contributions arrive through one router, and results leave through another, to which the aggregator's route leads."""
     net, gateways = two_ways(lab)
     net.load()
     reach(net, net.agg, prefix(net, net.addresses[1]), gateways[1])
@@ -128,7 +128,7 @@ def test_asymmetric(lab):
 
 
 def test_several_ways(lab):
-    """With equal-cost routes by ports, the contributions of one rank arrive by both ways, and results leave by one of them."""
+    """With equal-cost routes that ports choose, the contributions of one rank arrive on both paths, and results leave on one path."""
     net, gateways = two_ways(lab)
     net.load()
     for ns, to, by, more in ((net.agg, prefix(net, net.addresses[1]), gateways, ""),
@@ -229,7 +229,7 @@ def learns(net, sender):
 
 
 def test_learned_mtu(routed):
-    """If the aggregator's kernel has learned the MTU, as it does by TCP, `job add` only warns, because any host can forge the message."""
+    """If the aggregator's kernel has learned the MTU, as it does from TCP, `job add` only warns, because any host can forge the message."""
     r = routed(2)
     net = r.net
     net.load()

@@ -155,8 +155,8 @@ def test_vlan_devices(lab, stripped, given):
     net.check_sum(1, 50000)
     assert not [key for key in bad(examine(net.agg)) if key[0] == "job 1"]
     refused(net, ["job", "add", 2, "--workers", f"{net.addresses[0]},10.99.0.9@p0", "--address", ADDRESS],
-            "job 2: worker 10.99.0.9 is behind p0, which has no VLAN, but others are in VLAN 7")
+            "job 2: worker 10.99.0.9 is reached through p0, which has no VLAN, but other workers are in VLAN 7")
     refused(net, ["job", "add", 2, "--workers", net.addresses[0], "--address", ADDRESS, "--vlan", 8],
-            r"job 2: worker \S+ is in VLAN 7, by p0.7, but the job's frames have VLAN 8")
-    refused(net, ["unload", "p0.7"], "p0.7: the datapath is not there, but may be on p0, below it; fpisa unload p0")
+            r"job 2: worker \S+ is reached through p0.7, in VLAN 7, but the job's frames have VLAN 8")
+    refused(net, ["unload", "p0.7"], "p0.7: the datapath is not there, but may be on p0, below it; run fpisa unload p0")
     net.fpisa("unload")

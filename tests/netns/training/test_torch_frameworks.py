@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.long, pytest.mark.skipif(not FOLDER, reason="a part of
 
 class ByTorchrun(Training):
     def environment(self, rank):
-        """Return torchrun's variables too, by which frameworks find the ranks."""
+        """Return torchrun's variables too, from which frameworks find the ranks."""
         return {**super().environment(rank), "LOCAL_RANK": "0", "GROUP_RANK": str(rank), "LOCAL_WORLD_SIZE": "1",
                 "TORCHELASTIC_RUN_ID": "test", "HOME": self.folder}
 

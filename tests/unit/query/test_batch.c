@@ -262,7 +262,7 @@ static void refusals(void **state)
 	c.not_null = 1;
 	assert_true(batch_slice(&batch));
 	assert_int_equal(batch_key(&batch, 0, &c, 8, false, "t", &row), -EINVAL);
-	assert_string_equal(fpisa_query_error(), "t: column c is empty, and the schema says not null");
+	assert_string_equal(fpisa_query_error(), "t: column c is empty, but the schema declares it not null");
 	assert_int_equal(batch_value(&batch, 0, &c, fpisa_column_form(&c), "t"), -EINVAL);
 	c.not_null = 0;
 	assert_int_equal(batch_key(&batch, 0, &c, 4, true, "t", &row), 0);

@@ -99,7 +99,7 @@ static const struct {
 	{"a double", "a\n1e309\n", NULL, "t.csv:2: column a: '1e309' is out of range for double"},
 	{"a date", "a\n1999-02-29\n", NULL, "t.csv:2: column a: '1999-02-29' is out of range for date"},
 	{"a date", "a\n1999-2-3\n", NULL, "t.csv:2: column a: '1999-2-3' is not a valid date"},
-	{"a int32 not null", "a\n1\n\n", NULL, "t.csv:3: column a is empty, and the schema says not null"},
+	{"a int32 not null", "a\n1\n\n", NULL, "t.csv:3: column a is empty, but the schema declares it not null"},
 	{"a text", "a\nx\"y\n", NULL, "t.csv:2: a field has a quote but does not begin with a quote"},
 	{"a text", "a\n\"xy\n", NULL, "t.csv:2: a quote is not closed, or is not followed by a comma"},
 	{"a text", "a\n\"x\"y\n", NULL, "t.csv:2: a quote is not closed, or is not followed by a comma"},
@@ -176,8 +176,8 @@ static void unused(void **state)
 	struct fpisa_field field[FPISA_COLUMNS_MOST];
 	const bool only_a[FPISA_COLUMNS_MOST] = {true},
 		   a_and[][FPISA_COLUMNS_MOST] = {{true, true}, {true, false, true}, {true, false, false, true}};
-	const char *const says[] = {"column b is empty, and the schema says not null", "the text has a zero byte",
-				    "the text has a zero byte"};
+	const char *const says[] = {"column b is empty, but the schema declares it not null",
+				    "the text has a zero byte", "the text has a zero byte"};
 	struct partition p;
 	uint64_t at;
 

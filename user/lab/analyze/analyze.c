@@ -103,8 +103,10 @@ static int parse_format(const char *what, int *format)
 		return err;
 	f = fpisa_format_of(*format);
 	if (f.integer || f.shared)
-		return refuse(BAD_USAGE, "%s: values of %s have no exponent each; give a floating-point format", what,
-			      optarg);
+		return refuse(BAD_USAGE,
+			      "%s: values of %s do not have their own exponents; give a floating-point "
+			      "format",
+			      what, optarg);
 	return 0;
 }
 
@@ -215,8 +217,8 @@ static int join_files(struct gradients *files, uint32_t n, struct analyze_input 
 			      files[0].path);
 	if (n > FPISA_MAX_WORKERS)
 		return refuse(-EINVAL,
-			      "%s is one of %u files, and each is a worker, but at most %u are possible; give --workers N "
-			      "if each file has N rows",
+			      "%s is one of %u files, each for one worker, but at most %u workers are supported; give "
+			      "--workers N if each file has N rows",
 			      files[0].path, n, FPISA_MAX_WORKERS);
 	*in = (struct analyze_input){.files = files, .file_count = n, .workers = n};
 	for (uint32_t i = 0; i < n; i++) {
@@ -225,11 +227,11 @@ static int join_files(struct gradients *files, uint32_t n, struct analyze_input 
 		if (err)
 			return err;
 		if (files[i].elements != files[0].elements)
-			return refuse(
-				-EINVAL,
-				"%s has %llu values, but %s has %llu; files of one worker each must have equal numbers",
-				files[i].path, (unsigned long long)files[i].elements, files[0].path,
-				(unsigned long long)files[0].elements);
+			return refuse(-EINVAL,
+				      "%s has %llu values, but %s has %llu; files with one worker each must have the same "
+				      "number of values",
+				      files[i].path, (unsigned long long)files[i].elements, files[0].path,
+				      (unsigned long long)files[0].elements);
 	}
 	in->elements = files[0].elements;
 	return 0;

@@ -225,7 +225,7 @@ int analyze_plot_check(const struct analyze_options *o)
 	char path[PATH_MAX], *slash;
 
 	if (strlen(o->plot) > PATH_MAX - 32 || strpbrk(o->plot, "\n\r"))
-		return refuse(-EINVAL, "--plot: the prefix is not a file name; give a shorter one");
+		return refuse(-EINVAL, "--plot: the prefix is too long or contains a line break; give another prefix");
 	strcpy(path, o->plot);
 	slash = strrchr(path, '/');
 	if (slash)

@@ -51,11 +51,10 @@ static int add_program(struct bench_reference *r, const struct bpf_program *prog
 		if (strncmp(name, kinds[k].prefix, n))
 			continue;
 		if (r->programs == BENCH_MAX_PROGRAMS)
-			return refuse(
-				-E2BIG,
-				"bench: there are more than %d programs of reference, which is not supported; please "
-				"report this bug",
-				BENCH_MAX_PROGRAMS);
+			return refuse(-E2BIG,
+				      "bench: more than %d reference programs are not supported; please "
+				      "report this bug",
+				      BENCH_MAX_PROGRAMS);
 		p->ns = calloc(rounds, sizeof(*p->ns));
 		if (!p->ns)
 			return fail(-ENOMEM, NULL, "bench: cannot store the measurements");
@@ -123,7 +122,7 @@ static int open_object(struct bench_reference *r, int which, const void *elf, si
 	log_start();
 	o = bpf_object__open_mem(elf, size, NULL);
 	if (!o)
-		return refuse(-errno, "bench: cannot open the programs of reference: %s; install this release again",
+		return refuse(-errno, "bench: cannot open the reference programs: %s; install this release again",
 			      reason(-errno));
 	r->object[which] = o;
 	compiler = compiler_of(o);
@@ -132,8 +131,7 @@ static int open_object(struct bench_reference *r, int which, const void *elf, si
 		return 0;
 	err = bpf_object__load(o);
 	if (err)
-		return refuse(err,
-			      "bench: cannot load the programs of reference: %s; --verbose shows the verifier's log",
+		return refuse(err, "bench: cannot load the reference programs: %s; --verbose shows the verifier's log",
 			      reason(err));
 	bpf_object__for_each_program(prog, o)
 		err = err ?: add_program(r, prog, compiler, rounds);

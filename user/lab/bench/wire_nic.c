@@ -84,7 +84,8 @@ int bench_nic_open(struct bench_wire *w)
 		err = w->stats_fd < 0 ? fail(-errno, NULL, "bench: cannot count the run time of programs") : 0;
 	}
 	if (!err)
-		fprintf(stderr, "on each worker: fpisa bench worker ADDRESS, with these options but for --workers\n");
+		fprintf(stderr, "on each worker, run fpisa bench worker ADDRESS with the same options, without "
+				"--workers\n");
 	return err;
 }
 

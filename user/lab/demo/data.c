@@ -150,7 +150,7 @@ static int take_all(struct demo *d, void (*each)(struct taker *t, take_fn *take,
 	}
 	each(&t, take_largest, source);
 	if (isinf(t.largest))
-		return refuse(-ERANGE, "%s: some value is not finite, which int32 cannot represent; try --format fp32",
+		return refuse(-ERANGE, "%s: a value is not finite, and int32 cannot represent it; try --format fp32",
 			      d->source);
 	d->int_shift = choose_shift(&t);
 	each(&t, take_integer, source);

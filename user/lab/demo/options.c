@@ -194,11 +194,12 @@ static int check_op(struct demo_options *o, const struct fpisa_job *j)
 	memcpy(&factor, &o->factor, sizeof(factor));
 	if (given && !fpisa_factor_valid(factor, f))
 		return refuse(BAD_USAGE,
-			      "--factor is beyond the range of a float, as which %s takes it; give a smaller factor",
+			      "--factor is beyond the range of a float, the type of factors for %s; give a smaller "
+			      "factor",
 			      name_of(format_names, j->format));
 	if (!fpisa_op_offered(f, j->mode, o->op))
 		return refuse(-EINVAL,
-			      "--op: %s of %s in mode %s is not offered; choose another --op or --mode "
+			      "--op: %s of %s in mode %s is not supported; choose another --op or --mode "
 			      "(doc/numbers.md)",
 			      op, name_of(format_names, j->format), name_of(mode_names, j->mode));
 	return 0;

@@ -187,9 +187,9 @@ void rank_check_call(struct worker *w, uint32_t flags)
 	}
 	if (sums != w->count) {
 		w->out->mismatches++;
-		rank_say(w, "a call ended well without all of its results");
+		rank_say(w, "a call succeeded without all of its results");
 	} else if (flags != want) {
 		w->out->mismatches++;
-		rank_say(w, "flags of a call are not those of its chunks");
+		rank_say(w, "a call's flags differ from the flags of its chunks");
 	}
 }

@@ -136,7 +136,7 @@ static int join(struct worker *w)
 	w->out->joins++;
 	if (w->info.rank != w->rank || w->info.workers != j->ranks) {
 		w->out->mismatches++;
-		rank_say(w, "joined as another rank, or among others");
+		rank_say(w, "this process joined as another rank, or in a job of another size");
 	}
 	return 0;
 }
@@ -185,7 +185,7 @@ void rank_check_restored(struct worker *w)
 {
 	if (memcmp(w->recv, w->send, sizeof(w->recv))) {
 		w->out->mismatches++;
-		rank_say(w, "the array of a failed call in place is not as it was");
+		rank_say(w, "a failed call in place changed the array");
 	}
 	w->out->restored++;
 }

@@ -83,9 +83,7 @@ int fpisa_copy_sized(void *to, size_t known, const void *from, size_t least, con
 		return fpisa_fail(-EINVAL, "%s.size is %zu; set it to sizeof(struct fpisa_%s)", name, size, name);
 	for (size_t i = known; i < size; i++)
 		if (bytes[i])
-			return fpisa_fail(-EINVAL,
-					  "a member of %s that this libfpisa does not know is set; update "
-					  "libfpisa",
+			return fpisa_fail(-EINVAL, "%s sets a member that this libfpisa does not know; update libfpisa",
 					  name);
 	memset(to, 0, known);
 	memcpy(to, from, size < known ? size : known);

@@ -207,7 +207,7 @@ static int tls_failed(struct fpisa_channel *c, ssize_t rc)
 		return lost(c->error);
 	/* The second error means that the connection ended in the middle of a record. */
 	if (rc == GNUTLS_E_PREMATURE_TERMINATION || rc == GNUTLS_E_UNEXPECTED_PACKET_LENGTH)
-		return fpisa_fail(-ECONNRESET, "the connection ended");
+		return fpisa_fail(-ECONNRESET, "the peer closed the connection; look in its log");
 	return fpisa_fail(-EPROTO, "TLS failed: %s", c->tls->gnutls_strerror((int)rc));
 }
 
@@ -286,7 +286,7 @@ static int greet(struct fpisa_channel *c)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (n <= 0)
-		return fpisa_fail(-ECONNRESET, "the connection ended");
+		return fpisa_fail(-ECONNRESET, "the peer closed the connection; look in its log");
 	if (first == TLS_RECORD && c->keys)
 		return start_tls(c);
 	if (first == PLAIN_RECORD && c->plain) {
@@ -330,7 +330,7 @@ static int take(struct fpisa_channel *c)
 			    recv(c->fd, c->taken.bytes + c->in, FPISA_MANAGER_BYTES - c->in, MSG_DONTWAIT);
 
 	if (!n)
-		return fpisa_fail(-ECONNRESET, "the connection ended");
+		return fpisa_fail(-ECONNRESET, "the peer closed the connection; look in its log");
 	if (n < 0)
 		return c->session ? tls_failed(c, n) : lost(errno);
 	c->in += (size_t)n;

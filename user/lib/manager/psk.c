@@ -103,12 +103,14 @@ static int check_owner(int fd, const char *file)
 	if (!S_ISREG(st.st_mode))
 		return fpisa_fail(-EINVAL, "%s is not a regular file; name a regular file as the key file", file);
 	if (st.st_uid && st.st_uid != geteuid())
-		return fpisa_fail(-EACCES, "%s belongs to user %u; a key file must belong to the caller or root", file,
-				  st.st_uid);
+		return fpisa_fail(-EACCES,
+				  "%s belongs to user %u; chown it to root or to the user who runs this "
+				  "program",
+				  file, st.st_uid);
 	if (st.st_mode & 077)
 		return fpisa_fail(-EACCES,
-				  "%s: users other than its owner may use it (mode %03o); chmod 600, and create new "
-				  "keys if anyone has read it",
+				  "%s: users other than its owner may use it (mode %03o); run chmod 600 on it, and "
+				  "create new keys if others may have read it",
 				  file, st.st_mode & 0777);
 	return 0;
 }
@@ -136,8 +138,8 @@ static int take_line(struct fpisa_psks *keys, char *line, const char *file, int 
 				  identity);
 	if (of_name(keys, psk->name) == FPISA_PSK_OF_A_NAME)
 		return fpisa_fail(-EINVAL,
-				  "%s:%d: this is the third key of %s, and two are the limit; remove the oldest", file,
-				  number, psk->name);
+				  "%s:%d: this is the third key of %s, but only two are supported; remove the oldest",
+				  file, number, psk->name);
 	keys->n++;
 	return 0;
 }
@@ -242,8 +244,8 @@ int fpisa_psk_new(const char *name, const char *file, struct fpisa_psk *psk)
 	int fd, rc;
 
 	if (!fpisa_psk_name_valid(name))
-		return fpisa_fail(-EINVAL, "'%s' is not a key name: 1 to %d letters, digits, '.', '_' and '-'", name,
-				  FPISA_PSK_NAME - 1);
+		return fpisa_fail(-EINVAL, "'%s' is not a key name; use 1 to %d letters, digits, '.', '_' and '-'",
+				  name, FPISA_PSK_NAME - 1);
 	fd = open(file, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600);
 	if (fd < 0)
 		return fpisa_fail(-errno, "%s: %s", file, strerror(errno));
@@ -269,8 +271,7 @@ int fpisa_psk_new(const char *name, const char *file, struct fpisa_psk *psk)
 	snprintf(psk->name, sizeof(psk->name), "%s", name);
 	if (!rc && (getrandom(psk->secret, sizeof(psk->secret), 0) != sizeof(psk->secret) ||
 		    getrandom(id, sizeof(id), 0) != sizeof(id)))
-		rc = fpisa_fail(-EIO,
-				"cannot create a key: no random numbers: %s; allow this process to call getrandom()",
+		rc = fpisa_fail(-EIO, "cannot create a key: getrandom(): %s; allow this process to call it",
 				strerror(errno));
 	if (!rc) {
 		for (size_t i = 0; i < sizeof(id); i++)

@@ -39,7 +39,7 @@ static struct fpisa_uplink uplink_of(struct fpisa_soft *s)
 int fpisa_soft_set_parent(struct fpisa_soft *s, uint32_t job, uint32_t rank, fpisa_soft_send_up *send, void *arg)
 {
 	if (rank >= FPISA_MAX_WORKERS)
-		return fpisa_fail(-EINVAL, "rank %u is not possible for a leaf; a parent has at most %d", rank,
+		return fpisa_fail(-EINVAL, "a leaf cannot have rank %u; a parent has at most %d leaves", rank,
 				  FPISA_MAX_WORKERS);
 	if (s->job.mode != FPISA_MODE_EXACT || s->job.flags & FPISA_JOB_LEAVES)
 		return fpisa_fail(-EINVAL, "a leaf needs mode exact, and cannot have leaves itself");

@@ -31,7 +31,7 @@ static int say_broken(__u32 job, const struct fpisa_job *j, enum fpisa_query_rul
 		return refuse(-EINVAL, "query %u: keys of %u bytes are not supported; give --key-bytes 4, 8, 16 or 32",
 			      job, q->key_bytes);
 	case FPISA_QUERY_RULE_NO_LIMIT:
-		return refuse(-EINVAL, "query %u: a join keeps nothing; leave --limit out", job);
+		return refuse(-EINVAL, "query %u: a join does not keep rows; leave --limit out", job);
 	case FPISA_QUERY_RULE_LIMIT:
 		return refuse(-EINVAL, "query %u: limit %u is not supported; give 1 to %u", job, q->limit,
 			      fpisa_most_limit(j->kind));
@@ -43,7 +43,10 @@ static int say_broken(__u32 job, const struct fpisa_job *j, enum fpisa_query_rul
 	case FPISA_QUERY_RULE_NO_FILTER:
 		return refuse(-EINVAL, "query %u: --filter-keys and --filter-bytes require --filter", job);
 	case FPISA_QUERY_RULE_ONE_FILTER:
-		return refuse(-EINVAL, "query %u: give either --filter bitmap or --filter bloom", job);
+		return refuse(-EINVAL,
+			      "query %u: two filters are given; give --filter bitmap or --filter bloom, not "
+			      "both",
+			      job);
 	case FPISA_QUERY_RULE_JOIN_KEY:
 		return refuse(
 			-EINVAL,
@@ -55,11 +58,12 @@ static int say_broken(__u32 job, const struct fpisa_job *j, enum fpisa_query_rul
 			      q->filter_bytes);
 	case FPISA_QUERY_RULE_BLOOM:
 		return refuse(-EINVAL,
-			      "query %u: a Bloom filter may pass rows that are not in the join, which would count; "
-			      "try --filter bitmap, or --kind join",
+			      "query %u: a Bloom filter may pass rows that are not in the join, and these rows would "
+			      "be counted; try --filter bitmap, or --kind join",
 			      job);
 	case FPISA_QUERY_RULE_FORM:
-		return refuse(-EINVAL, "query %u: %u is not a form of values", job, j->format);
+		return refuse(-EINVAL, "query %u: value form %u is not known; run one release on all hosts", job,
+			      j->format);
 	case FPISA_QUERY_RULE_WIDE:
 		return refuse(-EINVAL, "query %u: --values other than real requires --kind table or topn", job);
 	case FPISA_QUERY_RULE_WIDE_KEY:

@@ -127,11 +127,10 @@ static int choose_form(struct fpisa_query *q)
 			continue;
 		describe_column(fpisa_query_value(w, 0), first);
 		describe_column(fpisa_query_value(w, i), other);
-		return fpisa_fail(
-			-EINVAL,
-			"columns %s and %s are not aggregated by one query at an aggregator; use --prune workers, "
-			"or one query for reals and doubles, and another for integers and decimals",
-			first, other);
+		return fpisa_fail(-EINVAL,
+				  "an aggregator cannot aggregate columns %s and %s in one query; use --prune workers, "
+				  "or one query for reals and doubles, and another for integers and decimals",
+				  first, other);
 	}
 	q->form = q->form ? q->form : FPISA_FORM_REAL;
 	return 0;
@@ -209,7 +208,7 @@ static int describe_aggregates(struct fpisa_query *q)
 	char *name = q->names = malloc(AGGREGATES * ((list ? strlen(list) : 0) + w->is.values * NAME_MORE) + 1);
 
 	if (!name)
-		return fpisa_fail(-ENOMEM, "no memory for columns");
+		return fpisa_fail(-ENOMEM, "not enough memory for the answer's columns; " FPISA_MORE_MEMORY);
 	for (uint32_t i = 0; i < w->is.values && fpisa_value_next(&list, &e) > 0; i++) {
 		const struct fpisa_column *c = fpisa_query_value(w, i);
 
@@ -242,7 +241,7 @@ static int describe_distinct(struct fpisa_query *q)
 
 	if (asprintf(&q->names, "count(distinct %s)", w->columns[w->is.keys - 1].name) < 0) {
 		q->names = NULL;
-		return fpisa_fail(-ENOMEM, "no memory for columns");
+		return fpisa_fail(-ENOMEM, "not enough memory for the answer's columns; " FPISA_MORE_MEMORY);
 	}
 	q->out[w->is.keys] = aggregates[COUNT];
 	q->out[w->is.keys].name = q->names;
@@ -734,7 +733,7 @@ static int day_text(const __u64 place[2], const struct fpisa_column *c, char *to
 	int fits = (place[1] ^ 1ull << 63) == (__u64)(x >> 63);
 
 	if (!fits || !(c->type == FPISA_COLUMN_DATE ? fpisa_date_valid(x) : fpisa_timestamp_valid(x)))
-		return fpisa_fail(-EILSEQ, "a group has a day that is not in the table; please report this bug");
+		return fpisa_fail(-EILSEQ, "a key has a date that is not in the table; please report this bug");
 	if (c->type == FPISA_COLUMN_DATE)
 		fpisa_date_text((int32_t)x, to);
 	else

@@ -137,7 +137,7 @@ int fpisa_query_check_parameters(struct fpisa_query *q)
 	if (m->kind != q->kind)
 		return fpisa_fail(
 			-EINVAL,
-			"query %u at the aggregator has kind %s, but this question needs --kind %s; see fpisa query list there",
+			"query %u at the aggregator has kind %s, but --kind %s is needed; see fpisa query list there",
 			o->query, fpisa_kind_name(m->kind), fpisa_kind_name(q->kind));
 	if (m->rank != m->members - 1)
 		return fpisa_fail(
@@ -414,7 +414,9 @@ static int is_group(const struct fpisa_query_config *c, const struct fpisa_query
 
 int fpisa_query_key_twice(const struct fpisa_query *q)
 {
-	return fpisa_fail(-EILSEQ, "query %u: a key is both in the aggregator's table and here; please report this bug",
+	return fpisa_fail(-EILSEQ,
+			  "query %u: a key is both in the aggregator's table and at the master; please report "
+			  "this bug",
 			  q->options.query);
 }
 

@@ -153,9 +153,9 @@ static int not_joined(const struct fpisa_query *q)
 	if (q->member.joining.heard_ns + (uint64_t)q->options.timeout_ms * 500000 < fpisa_now())
 		return fpisa_fail(
 			-ETIMEDOUT,
-			"query %u: the aggregator at %s has not answered for %u ms; `fpisa stats` there shows whether "
-			"it drops our frames, and why; otherwise check the route, the token, and with `fpisa query "
-			"list` there that the query exists and its master is this host with UDP port %u",
+			"query %u: the aggregator at %s has not answered for %u ms; run fpisa stats there to see "
+			"drops. Check the route, the token, and in fpisa query list there that the master is this host "
+			"with UDP port %u",
 			q->options.query, fpisa_address_text(&q->aggregator, at), q->options.timeout_ms,
 			q->options.local_port);
 	return fpisa_fail(

@@ -157,7 +157,7 @@ static void warn_of_places(__u32 query, const struct fpisa_job *j)
 
 	if (j->kind != FPISA_QUERY_TABLE && j->query.key_bytes < join + 8)
 		warning("query %u: keys of %u bytes have no room for places of rows, so fpisa query run and PostgreSQL "
-			"refuse it; give --key-bytes %u",
+			"refuse this query; give --key-bytes %u",
 			query, j->query.key_bytes, need);
 }
 

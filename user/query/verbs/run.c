@@ -331,13 +331,14 @@ static int check(const struct asked *a)
 		return refuse(BAD_USAGE, "query run: --double-sums requires --value, and excludes --limit");
 	if (!o->limit && !o->by && !o->total && (o->value || o->values))
 		return refuse(BAD_USAGE,
-			      "query run: --value requires --limit, for the first rows by it, --by, for sums by "
-			      "key, or --total, for the whole table");
+			      "query run: --value requires --limit (first rows), --by (sums by key) or --total (the "
+			      "whole table)");
 	if (o->total && (o->limit || o->by || o->columns || o->join))
 		return refuse(BAD_USAGE,
-			      "query run: --total is of the whole table; leave --limit, --by, --columns and --join out");
+			      "query run: --total aggregates the whole table; leave --limit, --by, --columns and "
+			      "--join out");
 	if (o->limit && (o->by || !o->value))
-		return refuse(BAD_USAGE, "query run: --limit requires --value, and excludes --by");
+		return refuse(BAD_USAGE, "query run: --limit requires --value, and does not support --by");
 	if (!o->limit && (o->ascending || o->nulls_first))
 		return refuse(BAD_USAGE, "query run: --ascending and --nulls-first require --limit");
 	if (o->by && o->columns)
@@ -348,12 +349,11 @@ static int check(const struct asked *a)
 		return refuse(BAD_USAGE, "query run: --having %s requires --value%s", a->having.column,
 			      o->values ? "; with several columns, name one: sum(COLUMN)" : "");
 	if (!o->join != !o->on || (o->join_where && !o->join))
-		return refuse(
-			BAD_USAGE,
-			"query run: --join, a table, and --on, columns A=B, require each other; --join-where requires both");
-	if (o->join && (o->limit || o->preaggregate || o->pruning != FPISA_PRUNING_NETWORK))
 		return refuse(BAD_USAGE,
-			      "query run: --join requires --prune network, and excludes --limit and --preaggregate");
+			      "query run: --join TABLE and --on A=B require each other; --join-where requires both");
+	if (o->join && (o->limit || o->preaggregate || o->pruning != FPISA_PRUNING_NETWORK))
+		return refuse(BAD_USAGE, "query run: --join requires --prune network, and does not support --limit and "
+					 "--preaggregate");
 	if ((o->by || o->total || o->limit || o->join) && o->pruning == FPISA_PRUNING_NETWORK &&
 	    (!o->aggregator || !a->numbered))
 		return refuse(BAD_USAGE, "query run: --aggregator or --query is missing; give both%s",
@@ -475,8 +475,10 @@ static int check_having(const struct answer *of)
 
 	if (type != FPISA_COLUMN_DATE && type != FPISA_COLUMN_TIMESTAMP)
 		return 0;
-	return refuse(BAD_USAGE, "query run: --having %s: the column is a %s; compare a number", h->column,
-		      type_name(type));
+	return refuse(BAD_USAGE,
+		      "query run: --having %s: the column is a %s, but --having compares only numbers; name "
+		      "another column",
+		      h->column, type_name(type));
 }
 
 static void print_field(const char *text)

@@ -98,7 +98,7 @@ static void note_nulls(struct batch *b, const struct ArrowArray *a)
 
 int batch_refuse_null(const struct fpisa_column *c, const char *name)
 {
-	return fpisa_fail(-EINVAL, "%s: column %s is empty, and the schema says not null", name, c->name);
+	return fpisa_fail(-EINVAL, "%s: column %s is empty, but the schema declares it not null", name, c->name);
 }
 
 static int refuse_nulls(const struct batch *b, const struct ArrowArray *a, const struct fpisa_column *c,

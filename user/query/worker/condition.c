@@ -42,8 +42,8 @@ static int bad(const char *file, const char *text)
 {
 	return fpisa_fail(
 		-EINVAL,
-		"%s: '%.100s' is not a list of conditions COLUMN OP VALUE: the operators are <, <=, =, <>, >=, >, or it "
-		"is COLUMN null, COLUMN not null, COLUMN never null; the empty text is ''",
+		"%s: '%.100s' is not a list of conditions; write COLUMN OP VALUE, with <, <=, =, <>, >= or >, or "
+		"COLUMN null, COLUMN not null or COLUMN never null; '' is the empty text",
 		file, text);
 }
 

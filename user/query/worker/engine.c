@@ -91,13 +91,13 @@ static int load(void **library, const char *table)
 	why = dlerror();
 	if (is_python_module(name) && !python)
 		return fpisa_fail(-ENOENT,
-				  "%s: %s needs the library of its Python: apt install libpython3-dev, or take "
+				  "%s: %s needs the library of its Python; run apt install libpython3-dev, or use "
 				  "libduckdb.so",
 				  table, name);
 	return fpisa_fail(
 		-ENOENT,
-		"%s: DuckDB, which reads and writes Parquet: %.200s; pip install duckdb, and name its library in "
-		"FPISA_DRIVER, or in fpisa query worker --driver",
+		"%s: cannot load DuckDB, which reads and writes Parquet: %.200s; run pip install duckdb, and name its "
+		"library in FPISA_DRIVER, or in fpisa query worker --driver",
 		table, why ? why : name);
 }
 

@@ -244,7 +244,7 @@ static int check_name(const struct parquet *q, const char *column, const char *n
 {
 	return strcasecmp(column, PLACE) && (!in_directory(q) || strcasecmp(column, FILE_NUMBER)) ?
 		       0 :
-		       fpisa_fail(-EINVAL, "%s: rename its column %s, which is the engine's name for a row's place",
+		       fpisa_fail(-EINVAL, "%s: column %s has the engine's name for a row number; rename the column",
 				  name, column);
 }
 
@@ -551,7 +551,7 @@ static void put_terms(FILE *f, const struct parquet *q, const struct schema *sch
 		return;
 	name = schema->column[w->term[end].column].name;
 	fprintf(f,
-		" THEN CASE WHEN \"%s\" IS NULL THEN CAST(error('column %s is empty, and the query takes it as never "
+		" THEN CASE WHEN \"%s\" IS NULL THEN CAST(error('column %s is empty, but the query takes it as never "
 		"NULL') AS BOOLEAN) ELSE ",
 		name, name);
 	put_terms(f, q, schema, w, end + 1);

@@ -54,7 +54,7 @@ static int check_role(const struct session *s)
 	if (s->member.kind != s->want.kind)
 		return fpisa_fail(
 			-EINVAL,
-			"query %u at the aggregator has kind %s, but this question needs --kind %s; see fpisa query list there",
+			"query %u at the aggregator has kind %s, but --kind %s is needed; see fpisa query list there",
 			s->want.query, fpisa_kind_name(s->member.kind), fpisa_kind_name(s->want.kind));
 	if (s->member.rank == s->member.members - 1)
 		return fpisa_fail(

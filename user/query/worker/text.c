@@ -98,7 +98,7 @@ int text_null(const struct text *t, int i, const char *why)
 {
 	char at[TEXT_PLACE];
 
-	return fpisa_fail(-EINVAL, "%s: column %s is empty, and %s", text_place(t, at), t->schema->column[i].name, why);
+	return fpisa_fail(-EINVAL, "%s: column %s is empty, but %s", text_place(t, at), t->schema->column[i].name, why);
 }
 
 /* -- lines ------------------------------------------------------------------- */
@@ -245,7 +245,7 @@ static int check_nulls(const struct text *t, struct fpisa_field *field)
 		if (!field[i].null || !c->not_null || !t->used[i])
 			continue;
 		if (c->type != FPISA_COLUMN_TEXT)
-			return text_null(t, i, "the schema says not null");
+			return text_null(t, i, "the schema declares it not null");
 		field[i].null = 0;
 	}
 	return 0;
