@@ -397,7 +397,8 @@ int fpisa_query_stream_some(struct fpisa_query *q, fpisa_row_filter keeps, void 
 	if (!s)
 		return no_memory();
 	*s = (struct stream){.q = q, .keeps = keeps, .arg = arg};
-	*out = (struct ArrowArrayStream){get_schema, get_next, last_error, release, s};
+	*out = (struct ArrowArrayStream){get_schema, get_next, last_error, release, NULL};
+	out->private_data = s;
 	return 0;
 }
 
