@@ -88,8 +88,6 @@ static int parse_list(const char *what, char *text, uint64_t max, bool powers, s
 	return l->n ? 0 : refuse(BAD_USAGE, "%s: the list is empty; give at least one value", what);
 }
 
-const struct name bench_families[] = {{4, "ipv4"}, {6, "ipv6"}, {0}};
-
 /* Parse a list of names, "A,B". The function changes the text. */
 static int parse_names(const char *what, char *text, const struct name *names, struct bench_list *l)
 {

@@ -10,6 +10,8 @@
 
 #define NEAR_BEST 0.95
 
+const struct name bench_families[] = {{4, "ipv4"}, {6, "ipv6"}, {0}};
+
 static double median(const struct bench_wire *w, const double *v)
 {
 	return bench_spread(v, w->rounds).median;

@@ -98,15 +98,6 @@ static int check_columns(const struct fpisa_query *q)
 				  q->worker[0].name, list);
 }
 
-uint64_t fpisa_query_doubles(const struct fpisa_query *q, uint32_t form)
-{
-	uint64_t doubles = 0;
-
-	for (uint32_t i = 0; q->numbered && fpisa_form_is_integer(form) && i < q->worker[0].is.values; i++)
-		doubles |= (uint64_t)fpisa_column_is_float(fpisa_query_value(&q->worker[0], i)) << i;
-	return doubles;
-}
-
 /*
  * Choose the form of values, the shortest that all of them have. Rows that do not pass an aggregator may have doubles
  * beside integers, in the bytes of the longest form.

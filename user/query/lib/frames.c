@@ -88,6 +88,16 @@ int fpisa_query_reset(struct fpisa_query *q)
 	return 0;
 }
 
+/* Return the values that are doubles in rows of this integer form, as in struct fpisa_groups. */
+static uint64_t find_doubles(const struct fpisa_query *q, uint32_t form)
+{
+	uint64_t doubles = 0;
+
+	for (uint32_t i = 0; q->numbered && fpisa_form_is_integer(form) && i < q->worker[0].is.values; i++)
+		doubles |= (uint64_t)fpisa_column_is_float(fpisa_query_value(&q->worker[0], i)) << i;
+	return doubles;
+}
+
 static int begin_groups(struct fpisa_query *q, uint32_t key_bytes, uint32_t form)
 {
 	int rc = fpisa_groups_init(&q->groups, key_bytes, form, q->options.memory);
@@ -95,7 +105,7 @@ static int begin_groups(struct fpisa_query *q, uint32_t key_bytes, uint32_t form
 	q->groups.spill = q->options.spill;
 	q->groups.spill_arg = q->options.spill_arg;
 	q->groups.ordered = q->numbered || q->distinct;
-	q->groups.doubles = fpisa_query_doubles(q, form);
+	q->groups.doubles = find_doubles(q, form);
 	return rc;
 }
 

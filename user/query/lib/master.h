@@ -208,8 +208,6 @@ int fpisa_query_certify(struct fpisa_query *q, uint64_t bar);
 
 /* -- answer.c ---------------------------------------------------------------------- */
 int fpisa_query_describe(struct fpisa_query *q); /* sets the answer's columns */
-/* Return the values that are doubles in rows of this integer form, as in struct fpisa_groups. */
-uint64_t fpisa_query_doubles(const struct fpisa_query *q, uint32_t form);
 /*
  * Return the type of column `i` of the answer in a table. The sum of integers or decimals is a decimal of
  * FPISA_DECIMAL_MOST digits, and their average is a double.

@@ -132,11 +132,10 @@ static bool is_aggregate(const char *text, size_t n)
 /* Return the bytes of the column, whose conditions in parentheses may contain comparisons. */
 static size_t column_length(const char *text)
 {
+	const char *end = strrchr(text, ')');
 	size_t n = strcspn(text, "<>=");
 
-	for (const char *end = strrchr(text, ')'); end && text + n < end;)
-		n = (size_t)(end - text) + strcspn(end, "<>=");
-	return n;
+	return end && text + n < end ? (size_t)(end - text) + strcspn(end, "<>=") : n;
 }
 
 static int parse_having(char *text, struct having *h)
