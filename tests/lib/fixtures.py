@@ -57,10 +57,10 @@ def lab(bpffs, shared, family, request):
 
 
 @pytest.fixture
-def groups(lab, tmp_path, request):
+def groups(lab, family, tmp_path, request):
     """Yield groups(workers, *config), which makes a Lab with a datapath and a manager. The datapath is loaded with the options `load`, or
-    not at all if `load` is None. A test marked `over_both` (groups.py) runs with addresses of each family."""
-    made, ipv6 = [], getattr(request, "param", None) == "IPv6"
+    not at all if `load` is None. The parameter "IPv6" stands for the mark `families` with that family alone."""
+    made, ipv6 = [], family == "ipv6" or getattr(request, "param", None) == "IPv6"
 
     def make(workers, *config, sections="", serve=True, load=()):
         net = lab(workers=workers, ipv6=ipv6)

@@ -13,8 +13,7 @@ from lab import COMMAND_S, FPISA, HERE, LIBRARY, PIN, PORT, SLOW, children, end,
 MEMBER = os.path.join(HERE, "member.py")
 JOIN_MS = int(50000 * SLOW)  # less than the time in which line() needs an answer
 
-# Parametrise a test that has the fixture `groups` by the family of all addresses.
-over_both = pytest.mark.parametrize("groups", ["IPv4", "IPv6"], indirect=True)
+over_both = pytest.mark.families()  # for tests with the fixture `groups`
 
 
 def sees(tmp_path, **files):

@@ -12,7 +12,9 @@ import pytest
 
 from groups import Groups
 from job_requests import message
-from lab import ADDRESS, PORT, SLOW, draw_seed, wait_until
+from lab import PORT, SLOW, draw_seed, wait_until
+
+pytestmark = pytest.mark.families(spread=True)
 
 JOIN, RETURN, ASK, BOUND, LEAVE, PING, FAILED, WAITS, JOB = 1, 2, 3, 4, 5, 6, 7, 8, 20
 JOINED = 18
@@ -64,7 +66,7 @@ LATER = [(b"", b"no request for a group arrived within 5 s"), (message(PING), b"
 
 def connect(g, host=0):
     with g.net.worker[host].entered():
-        return socket.create_connection((ADDRESS, PORT), 10 * SLOW)
+        return socket.create_connection((g.net.address, PORT), 10 * SLOW)
 
 
 def send(s, data):

@@ -10,6 +10,8 @@ from groups import Groups
 from lab import draw_seed
 from rationals import DOWN, EXACT, FP32, FPISA, NEAREST, NORM, SCALE, SUM, Case, Format, MxInt8, block, element
 
+pytestmark = pytest.mark.families(spread=True)
+
 RANKS, COUNT = 3, 96
 FLAG = 2  # FPISA_OVERFLOW_FLAG; an overflowed value is also a result
 FACTORS = 1.0, 0.375, -3.0

@@ -59,6 +59,7 @@ def test_sums_of_every_type(groups):
     g.empty()
 
 
+@pytest.mark.families(spread=True)
 def test_two_delete_a_job(groups):
     """If a user and the manager delete a job at the same time, the manager has nothing left to do, and serves the next group."""
     g = groups(2)
@@ -80,6 +81,7 @@ def test_two_delete_a_job(groups):
     check_sums(ranks, 2, "float32")
 
 
+@pytest.mark.families(spread=True)
 def test_elements_of_wide_values(lab, tmp_path):
     """If a frame holds fewer float64 values than `elements` says, a chunk has as many as fit. Other types have `elements` values per
     chunk."""
@@ -96,6 +98,7 @@ def test_elements_of_wide_values(lab, tmp_path):
         g.close()
 
 
+@pytest.mark.families(spread=True)
 def test_no_elements(groups):
     """A call of no elements works as the first call of a type and later. A sum after it is correct."""
     g = groups(2)
@@ -107,6 +110,7 @@ def test_no_elements(groups):
     g.empty()
 
 
+@pytest.mark.families(spread=True)
 def test_no_elements_wait_as_the_header_says(groups):
     """If the first call of a type has no elements, it waits until all ranks have made it. Later calls of no elements do not wait for any
     rank."""
@@ -144,6 +148,7 @@ def test_unicast(groups):
 
 
 @pytest.mark.parametrize("manager, group, has", [("multicast", 2, "unicast"), ("unicast", 1, "multicast")])
+@pytest.mark.families(spread=True)
 def test_fanout_of_a_group(groups, manager, group, has):
     """A group's own fanout option overrides the manager's."""
     g = groups(2, f"fanout = {manager}")
@@ -195,7 +200,7 @@ def test_outside_of_the_networks(groups, key):
     """A host outside the networks gets an error that names the limit each time, with a key or without, whatever bytes it sends before."""
     g = groups(2, "networks = 10.99.1.0/24", *[key] * (key != "key"))
     with g.net.worker[1].entered():
-        others = [socket.create_connection((ADDRESS, PORT), 10 * SLOW) for _ in range(20)]
+        others = [socket.create_connection((g.net.address, PORT), 10 * SLOW) for _ in range(20)]
     for i, s in enumerate(others):
         with s:
             try:
@@ -236,7 +241,7 @@ def test_refusals_are_logged(groups, tmp_path):
     flood = 2000
     with g.net.worker[0].entered():
         for _ in range(flood):
-            with socket.create_connection((ADDRESS, PORT), 10 * SLOW) as s:
+            with socket.create_connection((g.net.address, PORT), 10 * SLOW) as s:
                 s.sendall(b"G")
                 s.shutdown(socket.SHUT_WR)
                 s.recv(1)
@@ -263,6 +268,7 @@ def test_no_manager_at_that_port(groups):
     assert answer["rc"] == -ECONNRESET and "before any answer; is `fpisa serve` running there?" in answer["error"], answer
 
 
+@pytest.mark.families(spread=True)
 def test_formats_that_are_not_given(groups):
     g = groups(2, "formats = fp32", sections="[key train]\njobs = 1\nslots = 32\n")
     ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "float64"}, hold=True)
@@ -278,6 +284,7 @@ def test_formats_that_are_not_given(groups):
 
 
 @pytest.mark.parametrize("leaves", [True, False])
+@pytest.mark.families(spread=True)
 def test_who_is_late_hears_why_too(groups, tmp_path, leaves):
     """A late rank gets the reason too. It asks for a job after the other ranks were refused the job and have left or died. If its call is a
     different one, its error names the ranks that are gone."""
@@ -319,6 +326,7 @@ def test_a_killed_rank_is_named(groups):
 
 
 @pytest.mark.parametrize("turns", [8, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.families(spread=True)
 def test_killed_at_random_moments(groups, turns):
     """If ranks are killed while they join, call or leave, the calls of the other ranks succeed or name the rank within a second, and the
     next group of that name works. No job, slot, pin or descriptor is left."""
@@ -357,6 +365,7 @@ def test_killed_at_random_moments(groups, turns):
     check_sums(g.group("train", range(3), {"sum": "float32"}, hold=True), 3, "float32")
 
 
+@pytest.mark.families(spread=True)
 def test_a_child_holds_no_lease(groups):
     g = groups(2)
 
@@ -502,7 +511,7 @@ class Stub:
     def begin(self, kind, group, secret):
         worker = self.net.worker
         with worker[self.place[2] % len(worker)].entered():
-            self.socket = socket.create_connection((ADDRESS, PORT), 10 * SLOW)
+            self.socket = socket.create_connection((self.net.address, PORT), 10 * SLOW)
         self.say(kind, struct.pack("<64sIIQQ", *self.place, group, secret))
 
     def say(self, kind, body):
@@ -900,17 +909,17 @@ def test_hostile_connections(groups):
     g = groups(2)
     ranks = g.group("train", range(2), {"sum": "float32", "times": 50, "pause": 0.05}, {"leave": True})
     with g.net.worker[0].entered():
-        silent = [socket.create_connection((ADDRESS, PORT)) for _ in range(100)]
+        silent = [socket.create_connection((g.net.address, PORT)) for _ in range(100)]
         for first in b"\x16", job_requests.message(job_requests.JOIN)[:8], b"\x00":
-            with socket.create_connection((ADDRESS, PORT)) as s:
+            with socket.create_connection((g.net.address, PORT)) as s:
                 try:
                     s.sendall(first + os.urandom(1000000))
                 except OSError:
                     pass
-        with socket.create_connection((ADDRESS, PORT)) as s:
+        with socket.create_connection((g.net.address, PORT)) as s:
             s.sendall(job_requests.message(job_requests.JOIN) + bytes(5000))
             assert b"a key is needed here" in s.recv(256, socket.MSG_WAITALL)
-        with socket.create_connection((ADDRESS, PORT)) as half:
+        with socket.create_connection((g.net.address, PORT)) as half:
             half.sendall(job_requests.message(job_requests.JOIN)[:6])
     more = g.group("second", range(2), {"sum": "float32"})
     check_sums(more, 2, "float32")

@@ -9,6 +9,8 @@ import pytest
 from lab import draw_seed
 from rationals import AVG, DOWN, EXACT, FP32, FPISA, MAX, NEAREST, NORM, SCALE, SUM, Case, Format, MxInt8, block, element
 
+pytestmark = pytest.mark.families(spread=True)
+
 RANKS = 3
 EINVAL, EPROTO, EREMOTEIO = 22, 71, 121
 FLAG = 2  # FPISA_OVERFLOW_FLAG; an overflowed value is also a result
