@@ -262,7 +262,7 @@ def spark_home():
     found = glob.glob(os.path.join(DOORS, "lib", "python*", "site-packages", "pyspark"))
     if not found or not shutil.which("java"):
         raise Missing(f"pyspark is not installed in {DOORS}; run make doors" if not found else
-                      "java is not installed; apt install default-jre-headless")
+                      "java is not installed; run apt install default-jre-headless")
     return found[0]
 
 

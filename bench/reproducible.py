@@ -81,7 +81,7 @@ def question(column, keyed, aggregate="sum"):
 @contextlib.contextmanager
 def spark(rows):
     if not shutil.which("java"):
-        raise Missing("java is not installed; apt install default-jre-headless")
+        raise Missing("java is not installed; run apt install default-jre-headless")
     import pyspark
     from pyspark.sql import SparkSession
     home = os.environ["SPARK_HOME"] = os.path.dirname(pyspark.__file__)

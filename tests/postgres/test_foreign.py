@@ -132,7 +132,7 @@ def test_exact_sums(far):
     reals = [struct.unpack("<f", struct.pack("<f", p))[0] for shop, _, p in SALES if shop == 1]
     assert [float(x) for x, in far("SELECT fpisa_sum8(price) FROM sales WHERE shop = 1")] == [math.fsum(reals)]
     both = plan(far, "SELECT fpisa_sum8(price), fpisa_sum(price) FROM sales")
-    assert both["Not Pushed Down"] == "some sums of real are real, others are double precision"
+    assert both["Not Pushed Down"] == "some sums of real have type real, and others have type double precision"
 
 
 def test_whole_tables(far, server):

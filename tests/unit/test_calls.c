@@ -282,11 +282,11 @@ static void operations_refused(void **state)
 				if (offered[op])
 					assert_int_equal(call(f, format, op, 2), 0);
 				else
-					refused(f, format, op, 2, "not offered");
+					refused(f, format, op, 2, "is not supported");
 			}
-			refused(f, format, 0, 2, "not offered");
-			refused(f, format, FPISA_OP_END, 2, "not offered");
-			refused(f, format, FPISA_OP_SUM + 256, 2, "not offered");
+			refused(f, format, 0, 2, "is not supported");
+			refused(f, format, FPISA_OP_END, 2, "is not supported");
+			refused(f, format, FPISA_OP_SUM + 256, 2, "is not supported");
 			assert_int_equal(call(f, format, FPISA_OP_SUM, NAN), 0);
 			fpisa_close(f);
 			fpisa_mem_destroy(m);

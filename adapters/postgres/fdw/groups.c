@@ -277,7 +277,7 @@ static bool take_sum(struct groups *g, Oid type)
 	g->shape.double_sums |= type == FLOAT8OID;
 	g->real_sums |= type == FLOAT4OID;
 	return !(g->shape.double_sums && g->real_sums) ||
-	       refuse(g, "some sums of real are real, others are double precision");
+	       refuse(g, "some sums of real have type real, and others have type double precision");
 }
 
 static bool take_aggregate(struct groups *g, const Aggref *a, int *output)

@@ -82,7 +82,7 @@ def test_operations_that_are_none(groups):
         ranks = groups.group("wrong", range(RANKS), step, hold=True)
         answers = [rank.line() for rank in ranks]
         assert [a["rc"] for a in answers] == [-22] * RANKS, answers
-        assert all("not offered" in a["error"] or "share a scale" in a["error"] or "factor is 0" in a["error"] for a in answers)
+        assert all("is not supported" in a["error"] or "share a scale" in a["error"] or "factor is 0" in a["error"] for a in answers)
         for rank in ranks:
             rank.kill()
         groups.empty()

@@ -121,7 +121,7 @@ def test_cpus(lab6):
 
 
 @pytest.mark.parametrize("workers, more, text, status", [
-    ("2001:db8::2,10.0.0.2", ["--fanout", "multicast"], "rank 0 has address 2001:db8::2 and rank 1 10.0.0.2, but multicast results have one "
+    ("2001:db8::2,10.0.0.2", ["--fanout", "multicast"], "rank 0 has address 2001:db8::2 and rank 1 has 10.0.0.2, but multicast results have one "
                                                         "family; use IPv4 for all or IPv6 for all", 1),
     ("2001:db8::2,10.0.0.2", ["--mode", "exact", "--leaves"], "but a tree's ranks have one family; use IPv4 for all or IPv6 for all", 1),
     ("2001:db8::2,10.0.0.2", ["--address", "10.0.0.1,10.0.0.9"], "10.0.0.1 and 10.0.0.9 have the same family; give one address, or one of", 2),

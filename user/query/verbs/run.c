@@ -324,10 +324,10 @@ static int check(const struct asked *a)
 		return refuse(BAD_USAGE, "query run: --workers is missing; list the workers' addresses");
 	if (o->distinct && ((!o->by && !o->total) || o->value || o->values || o->join || strchr(o->distinct, ',')))
 		return refuse(BAD_USAGE,
-			      "query run: --distinct, a column, requires --by or --total, and excludes --value "
-			      "and --join");
+			      "query run: --distinct COLUMN requires --by or --total, and does not support --value and "
+			      "--join");
 	if (o->double_sums && (o->limit || (!o->value && !o->values)))
-		return refuse(BAD_USAGE, "query run: --double-sums requires --value, and excludes --limit");
+		return refuse(BAD_USAGE, "query run: --double-sums requires --value, and does not support --limit");
 	if (!o->limit && !o->by && !o->total && (o->value || o->values))
 		return refuse(BAD_USAGE,
 			      "query run: --value requires --limit (first rows), --by (sums by key) or --total (the "
