@@ -46,8 +46,8 @@ class Unclean
 			   left.end());
 		TORCH_CHECK(std::none_of(left.begin(), left.end(),
 					 [&](const Range &r) { return begin < r.end && r.begin < end; }),
-			    "fpisa: the tensor has sums of an in-place call that failed, not input; write the input "
-			    "again, as by tensor.copy_()");
+			    "fpisa: the tensor contains sums of a failed in-place call instead of input; write the "
+			    "input again, as by tensor.copy_()");
 	}
 
       private:

@@ -211,5 +211,5 @@ def test_sweep_refuses(sweep, tmp_path):
     (tmp_path / "data_batch_1").write_bytes(b"")
     assert "data_batch_1 is not a CIFAR-10 file (EOFError" in sweep(str(tmp_path / "r"), "--data", f"cifar10:{tmp_path}", status=1)
     for seeds in ("11", "2-1", "0-3"):
-        assert f"{seeds}: there are 1 to 10" in sweep(str(tmp_path / "r"), "--seeds", seeds, status=2)
-    assert "gloo: there are default, reversed" in sweep(str(tmp_path / "r"), "--arms", "gloo", status=2)
+        assert f"{seeds} is not a seed or a range of seeds; the seeds are 1 to 10" in sweep(str(tmp_path / "r"), "--seeds", seeds, status=2)
+    assert "gloo is not known; choose from default, reversed" in sweep(str(tmp_path / "r"), "--arms", "gloo", status=2)
