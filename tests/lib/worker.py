@@ -221,7 +221,9 @@ def leave_program():
 
 
 def become_nobody():
-    """Become an ordinary user. Root started the program, but all later steps must work without root."""
+    """Become an ordinary user. Root started the program, but all later steps must work without root. In a container it is one already."""
+    if os.geteuid() == NOBODY:
+        return
     parent = os.getppid()
     os.setgroups([])
     os.setgid(NOBODY)
