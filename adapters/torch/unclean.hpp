@@ -47,7 +47,7 @@ class Unclean
 		TORCH_CHECK(std::none_of(left.begin(), left.end(),
 					 [&](const Range &r) { return begin < r.end && r.begin < end; }),
 			    "fpisa: the tensor contains sums of a failed in-place call instead of input; write the "
-			    "input again, as by tensor.copy_()");
+			    "input again, for example with tensor.copy_()");
 	}
 
       private:
