@@ -3,7 +3,7 @@
 """Measure the time of an all-reduce over shaped links by FPISA, Open MPI, MPICH and Gloo.
 
     collective.py [--workers 2,4,8] [--rates 100,1000] [--sizes BYTES,...] [--rounds R] [--only NAME,...]
-                  [--topologies switch,one-port,dedicated-K,colocated,everywhere-K] [--queue BYTES] [--loss SHARE]
+                  [--topologies switch,one-port,dedicated-K,colocated,everywhere-K,racks-K] [--queue BYTES] [--loss SHARE]
                   [--operations allreduce,broadcast,reduce,allgather,reduce_scatter] [--udp-gro off]
 
 Each worker is a network namespace. All links are connected to a bridge. Both directions of a worker's link are shaped to the
@@ -18,6 +18,11 @@ same rate by tbf, at the worker's eth0 and at the bridge's port to the worker. A
     colocated	the workers' own hosts add, on the same hardware as a ring.
     everywhere-K	the workers' own hosts and K more add. Shares are those of
 	`fpisa plan`.
+    racks-K	K racks, each a switch with a leaf in it, and a root in the switch
+	above. An uplink has a quarter of the rate of the rack's workers
+	together, both ways. FPISA's sums are in mode exact. Neighbours
+	are in one rack. This topology takes one number of workers, and
+	no other topology beside it.
 
 Frames that XDP sends do not pass a queue of the host. If a host adds, its frames are shaped when they enter the bridge, in
 one queue with the frames of the host's network stack.
@@ -31,7 +36,7 @@ The output is a JSON line for each point and contender. A line has the median an
 time that was busy, and the CPU seconds of all parties per GB of contributions. `cpu_wait` is the mean share of the sum's
 time in which a rank waited for a CPU. `cpu_wait` is meaningless for ranks that poll. `limit_s` is the least possible time
 with an aggregator, without headers. This time is S/rate, or the bound above, or the time of `fpisa plan` for several
-aggregators. `ring_limit_s` is 2(N-1)/N x S/rate. `byteps_s` is the least time of N workers and these aggregators' hosts if
+aggregators. `ring_limit_s` is 2(N-1)/N x S/rate, with the uplink's rate if that is lower. `byteps_s` is the least time of N workers and these aggregators' hosts if
 every host adds (BytePS, OSDI 2020, section 4). `share` is the time that the narrowest link needs for FPISA's frames, divided
 by the measured time. `faster` is the time of the fastest other contender, divided by FPISA's time in the same round.
 `dropped` is the number of frames dropped at full ports of the bridge. `retransmit_share` is the number of frames that FPISA
@@ -66,7 +71,7 @@ import mpi as mpis  # noqa: E402
 
 RANK = os.path.join(HERE, "rank.py")
 ALGORITHMS = {3: "recursive doubling", 4: "ring", 5: "segmented ring", 6: "Rabenseifner", 0: "its own choice"}
-TOPOLOGIES = "switch", "one-port", "dedicated-K", "colocated", "everywhere-K"
+TOPOLOGIES = "switch", "one-port", "dedicated-K", "colocated", "everywhere-K", "racks-K"
 OPERATIONS = "allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"
 # If a sum takes the link longer than this, use Open MPI's algorithm that was fastest at a quarter of the sum's size.
 QUALIFY_S = 0.15
@@ -100,10 +105,27 @@ class Network(labs.Lab):
         with self.switch.entered(), contextlib.suppress(FileNotFoundError):
             with open("/proc/sys/net/bridge/bridge-nf-call-iptables", "w") as f:
                 f.write("0")  # a switch does not have a firewall
-        self.pins, self.entries = pins, []
+        self.pins, self.entries, self.leaves, self.workers_of = pins, [], [], []
         self.adders = [self.dedicated(i, mtu) for i in range(aggregators)]
         if colocated:
             self.adders += [self.beside(r) for r in range(workers)]
+
+    def make_racks(self, racks, mtu):
+        """Move the workers' ports into racks, in order. Results of a leaf do not leave by the rack's uplink."""
+        world = len(self.worker)
+        for i in range(racks):
+            self.workers_of.append(range(i * world // racks, (i + 1) * world // racks))
+            host, address = self.netns(), f"10.99.1.{150 + i}"
+            self.switch.ip(f"link add rack{i} type bridge mcast_snooping 0 forward_delay 0 stp_state 0", f"link set rack{i} up",
+                           f"link add up{i} mtu {mtu} type veth peer name down{i} mtu {mtu}",
+                           f"link set up{i} master rack{i} up", f"link set down{i} master br0 up",
+                           f"link add l{i} mtu {mtu} type veth peer name eth0 mtu {mtu} netns {host.path}",
+                           f"link set l{i} master rack{i} up", *(f"link set p{r} master rack{i}" for r in self.workers_of[i]))
+            self.switch.run("bridge", "link", "set", "dev", f"up{i}", "mcast_flood", "off")
+            host.ip(f"addr add {address}/24 dev eth0", "link set eth0 up", f"route add {labs.ADDRESS} via 10.99.1.1")
+            host.gro_on("eth0")
+            self.switch.gro_on(f"l{i}")
+            self.leaves.append(self.loaded(Adder(host, address, f"{self.pins}/l{i}", None), "eth0"))
 
     def dedicated(self, i, mtu):
         """Add a host behind a separate port. Multicast results do not leave through this port."""
@@ -163,6 +185,9 @@ class Network(labs.Lab):
             tbf(self.switch, f"a{i}", mbit, queue)
         for entry in self.entries:
             tbf(self.switch, entry, mbit, HOST_QUEUE)
+        for i, workers in enumerate(self.workers_of):
+            for port in f"up{i}", f"down{i}":
+                tbf(self.switch, port, mbit * len(workers) / 4, queue)
         self.shape_uplink(mbit, topology, queue)
 
     def shape_uplink(self, mbit, topology, queue):
@@ -189,7 +214,8 @@ class Network(labs.Lab):
         """Set whether results are coalesced when they enter the bridge. Return the state, `on` or `off`."""
         if not shutil.which("ethtool"):
             return "off"
-        self.switch.run("ethtool", "-K", "uplink", "rx-udp-gro-forwarding", value)
+        for port in "uplink", *(f"l{i}" for i in range(len(self.leaves))):
+            self.switch.run("ethtool", "-K", port, "rx-udp-gro-forwarding", value)
         features = dict(line.strip().split(": ", 1) for line in self.switch.run("ethtool", "-k", "uplink").splitlines()
                         if ": " in line)
         return features.get("rx-udp-gro-forwarding", "off").split()[0]
@@ -211,8 +237,11 @@ class Setting(typing.NamedTuple):
     workers: int
     mbit: int
 
+    def racks(self):
+        return int(self.topology.split("-")[1]) if self.topology.startswith("racks-") else 0
+
     def several(self):
-        return self.topology not in ("switch", "one-port")
+        return self.topology not in ("switch", "one-port") and not self.racks()
 
     def everywhere(self):
         return self.topology.startswith(("colocated", "everywhere-"))
@@ -220,7 +249,7 @@ class Setting(typing.NamedTuple):
     def aggregators(self):
         """Return the number of separate hosts with an aggregator. A switch counts as one host for each worker."""
         if not self.several():
-            return self.workers if self.topology == "switch" else 1
+            return 1 if self.topology == "one-port" else self.workers
         return int(self.topology.split("-")[1]) if "-" in self.topology else 0
 
     def plan(self):
@@ -234,7 +263,11 @@ class Setting(typing.NamedTuple):
         """Return the number of vectors that arrive over the narrowest link."""
         if self.several():
             return self.byteps() if self.everywhere() else max(1, self.workers / self.aggregators())
-        return self.workers if self.topology == "one-port" else 1
+        return self.workers if self.topology == "one-port" else self.slower_uplink()
+
+    def slower_uplink(self):
+        """Return how many times slower an uplink is than a worker's link, or 1 if it is not slower."""
+        return max(1, 4 * self.racks() / self.workers)
 
     def byteps(self):
         """Return this number with the best possible shares if the workers' hosts are also aggregators."""
@@ -248,7 +281,7 @@ class Setting(typing.NamedTuple):
         return self.byteps() * size * 8 / (self.mbit * 1e6)
 
     def ring_limit_s(self, size):
-        return 2 * (self.workers - 1) / self.workers * size * 8 / (self.mbit * 1e6)
+        return 2 * (self.workers - 1) / self.workers * self.slower_uplink() * size * 8 / (self.mbit * 1e6)
 
     def described(self):
         return {"topology": self.topology, "workers": self.workers, "rate_mbps": self.mbit}
@@ -324,6 +357,7 @@ class Stage:
         labs.mount(b"bpf", self.pins, b"bpf")
         self.net = Network(self.world, args.mtu, max([t.aggregators() for t in several], default=0),
                            any(t.everywhere() for t in several), self.pins)
+        self.net.make_racks(Setting(args.topologies[0], self.world, 1).racks(), args.mtu)
         self.udp_gro = self.net.put_together(args.udp_gro)
         self.elements = (args.mtu - (HEADERS - 14)) // 128 * 32
         self.jobs = {}
@@ -336,16 +370,27 @@ class Stage:
         self.net.load()
         for job, (topology, n) in enumerate(itertools.product(self.args.topologies, self.args.workers)):
             at = Setting(topology, n, 1000)
-            self.jobs[f"{topology}/{n}"] = self.several(job, at) if at.several() else self.single(job, n)
+            add = self.several if at.several() else self.tree if at.racks() else self.single
+            self.jobs[f"{topology}/{n}"] = add(job, at)
         return [self.contender(name) for name in contenders]
 
     def options(self):
         return "--elements", self.elements, "--window", self.args.window
 
-    def single(self, job, n):
+    def single(self, job, at):
         port = labs.PORT + 1 + job
-        self.net.add_job(job, *self.options(), workers=[f"{a}:{port}" for a in self.net.addresses[:n]])
-        return {"job": job, "workers": n, "port": port, "address": labs.ADDRESS}
+        self.net.add_job(job, *self.options(), workers=[f"{a}:{port}" for a in self.net.addresses[:at.workers]])
+        return {"job": job, "workers": at.workers, "port": port, "addresses": [labs.ADDRESS] * at.workers}
+
+    def tree(self, job, at):
+        """Add the root's job and those of the leaves."""
+        port, options = labs.PORT + 1 + job, (*self.options(), "--mode", "exact")
+        self.net.add_job(job, *options, "--leaves", workers=[leaf.address for leaf in self.net.leaves])
+        for i, (leaf, workers) in enumerate(zip(self.net.leaves, self.net.workers_of)):
+            leaf.host.run(labs.FPISA, "job", "add", job, *options, "--parent", f"{labs.ADDRESS}/{i}", "--workers",
+                          ",".join(f"{self.net.addresses[r]}:{port}" for r in workers), "--address", leaf.address, "--pin", leaf.pins)
+        return {"job": job, "workers": at.workers, "port": port,
+                "addresses": [leaf.address for leaf, workers in zip(self.net.leaves, self.net.workers_of) for _ in workers]}
 
     def several(self, job, at):
         """Add the same job at each aggregator. The ranks use one port for all aggregators, which differs from the datapath's
@@ -356,7 +401,8 @@ class Stage:
         for a, _ in chosen:
             a.host.run(labs.FPISA, "job", "add", job, *self.options(), "--workers", workers, "--address", a.address,
                        "--fanout", "multicast" if a.rank is None else "unicast", "--pin", a.pins)
-        return {"job": job, "workers": at.workers, "port": port, "address": ",".join(f"{a.address}*{w}" for a, w in chosen)}
+        return {"job": job, "workers": at.workers, "port": port,
+                "addresses": [",".join(f"{a.address}*{w}" for a, w in chosen)] * at.workers}
 
     def contender(self, name):
         """Start the ranks and wait until each rank has connected."""
@@ -579,6 +625,8 @@ def main():
                                  ("topologies", [re.sub(r"-\d+$", "-K", t) for t in args.topologies], TOPOLOGIES)):
         if set(given) - set(known):
             p.error(f"--{option}: '{(set(given) - set(known)).pop()}' is not one of {', '.join(known)}")
+    if any(t.startswith("racks-") for t in args.topologies) and (len(args.topologies) > 1 or len(args.workers) > 1):
+        p.error("--topologies: racks-K takes one number of workers, and no other topology; run the others apart")
     names = installed(args.only)
     exit_on_signals()
     own_mounts()

@@ -42,7 +42,7 @@ class Fpisa:
                 side = self.sides[name] = worker.Worker(plan["library"])
                 options = worker.Options(size=ctypes.sizeof(worker.Options), local_port=j["port"],
                                          timeout_ms=TIMEOUT_MS, transport=plan.get("transport", worker.UDP))
-                rc = side.lib.fpisa_connect(ctypes.byref(side.handle), j["address"].encode(), j["job"],
+                rc = side.lib.fpisa_connect(ctypes.byref(side.handle), j["addresses"][self.rank].encode(), j["job"],
                                             ctypes.byref(options))
                 self.check(side, rc)
 

@@ -15,6 +15,7 @@ from lab import BUILD, TOP, wait_until
 
 RUN = os.path.join(TOP, "bench", "run.py")
 TOPOLOGY = os.path.join(TOP, "bench", "collective", "topology.py")
+COLLECTIVE = os.path.join(TOP, "bench", "collective", "collective.py")
 TORCH = os.path.exists(os.path.join(BUILD, "torch", "built"))
 
 
@@ -143,6 +144,19 @@ def test_topology(tmp_path):
     assert set(points[1]["ours"]) == set(vectors) and points[2]["loss"] == 0.01
     for p in points:
         assert all(o["seconds"] > 0.8 * (p["bytes"] * vectors[t] - 32768) * 8 / 2e7 for t, o in p["ours"].items())
+
+
+def test_racks():
+    """The uplink of a rack of two workers has half a worker's rate, which delays all bytes beyond the first bucket."""
+    pytest.importorskip("numpy", reason="python3-numpy is not installed")
+    command = [sys.executable, "-B", COLLECTIVE, "--workers", "4", "--rates", "20", "--sizes", "131072", "--rounds", "1", "--only", "fpisa"]
+    p = subprocess.run([*command, "--topologies", "racks-2"], text=True, capture_output=True, timeout=120)
+    assert p.returncode == 0, p.stderr
+    line = json.loads(p.stdout)
+    assert line["topology"] == "racks-2" and line["limit_s"] == pytest.approx(131072 * 8 / 1e7)
+    assert line["seconds"] > 0.8 * (131072 - 32768) * 8 / 1e7
+    p = subprocess.run([*command, "--topologies", "racks-2,switch"], text=True, capture_output=True, timeout=120)
+    assert p.returncode == 2 and "racks-K takes one number of workers, and no other topology" in p.stderr
 
 
 def test_a_part_that_fails(tmp_path):
