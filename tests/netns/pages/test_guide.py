@@ -195,7 +195,7 @@ class Site(labs.Lab):
 
     def named(self, text):
         """Return the text with the machines' interface in place of eth0 where it stands for the network, not for the card."""
-        return re.sub(r"^(fpisa [^\n]*\b|\[interface |[^\n]*IFNAME=)eth0\b", rf"\g<1>{self.dev}", text, flags=re.M)
+        return re.sub(r"^(fpisa (?!doctor)[^\n]*\b|\[interface |[^\n]*IFNAME=)eth0\b", rf"\g<1>{self.dev}", text, flags=re.M)
 
     def start_text(self, ns, text, **options):
         env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": ns.home, "TMPDIR": ns.home, "LC_ALL": "C.UTF-8"}
