@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Workers of queries in a Lab, whose last host is the master, and the right answers in exact rational numbers"""
+import errno
+import fcntl
 import fractions
 import json
 import math
@@ -121,6 +123,17 @@ def last_key(file):
         return [line for line in f.read().splitlines() if line and line[0] != "#"][-1]
 
 
+def has_writer(path):
+    """Return whether a process has the file open for writing. A child that another thread starts has it open until it calls exec()."""
+    with open(path) as f:
+        try:
+            fcntl.fcntl(f, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+            fcntl.fcntl(f, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        except OSError as e:
+            return e.errno == errno.EAGAIN
+    return False
+
+
 def write_table(folder, name, schema, rows, form="csv"):
     """Write a table. Rows are tuples, and None is NULL."""
     os.makedirs(folder, exist_ok=True)
@@ -130,12 +143,14 @@ def write_table(folder, name, schema, rows, form="csv"):
     def text(v):
         return "" if v is None else repr(v) if isinstance(v, float) else '""' if v == "" else str(v)
 
-    with open(os.path.join(folder, f"{name}.{form}"), "w") as f:
+    path = os.path.join(folder, f"{name}.{form}")
+    with open(path, "w") as f:
         if form == "csv":
             f.write(",".join(c.split()[0] for c in schema) + "\n")
             f.writelines(",".join(map(text, r)) + "\n" for r in rows)
         else:
             f.writelines("".join(text(v) + "|" for v in r) + "\n" for r in rows)
+    wait_until("the end of writers", lambda: not has_writer(path))
 
 
 def adversarial(rng, kind, rows, keys):
