@@ -101,7 +101,7 @@ def test_views(gloo):
     def rank_of(handle):
         hook = torch_hook.Hook(handle)
         for tensor, error in wrong:
-            with pytest.raises(error, match="the gradients are"):
+            with pytest.raises(error, match="the gradients (are|have) "):
                 hook.start(tensor, 1)
         assert hook.start(torch.empty(0, 3), 1).wait().shape == (0, 3)
         t = torch.tensor([complex(1, handle.rank), complex(handle.rank, -2)])
