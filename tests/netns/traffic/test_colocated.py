@@ -83,7 +83,7 @@ def test_doctor(net):
     net.agg.run(FPISA, "load", "eth0", *argv)
     fix = examine(net.agg, *argv)[f"job {JOB}", "native"]["fix"]
     assert fix == "fpisa unload eth0 && fpisa load eth0 --mode skb"
-    assert "misses results; " + fix in net.agg.try_run(FPISA, "job", "add", 6, "--workers", WORKERS, "--address", "10.98.0.11", "--fanout", "unicast",
+    assert "misses results; run " + fix in net.agg.try_run(FPISA, "job", "add", 6, "--workers", WORKERS, "--address", "10.98.0.11", "--fanout", "unicast",
                                                        *argv)[2]
     net.agg.run(FPISA, "job", "del", 6, *argv)
     for command in fix.split(" && "):

@@ -137,8 +137,8 @@ void bench_wire_text(const struct bench_wire *w)
 
 	printf("%u workers, %llu values each a round, %llu rounds\n", w->workers, (unsigned long long)w->vector,
 	       (unsigned long long)w->rounds);
-	printf("%8s %6s %8s %7s %6s  %8s  %-19s %s\n", "", "", "", "", "", "goodput", "CPU s/GB", "sent again");
-	printf("%8s %6s %8s %7s %6s  %8s  %10s %8s %11s\n", "elements", "window", "pipeline", "threads", "family",
+	printf("%8s %6s %8s %7s %6s %8s  %-19s %s\n", "", "", "", "", "", "goodput", "CPU s/GB", "sent again");
+	printf("%8s %6s %8s %7s %6s %8s  %10s %8s %10s\n", "elements", "window", "pipeline", "threads", "family",
 	       "Gbit/s", "aggregator", "worker", "%");
 	for (uint32_t i = 0; i < w->settings; i++) {
 		const struct bench_setting *s = &w->setting[i];
@@ -147,7 +147,7 @@ void bench_wire_text(const struct bench_wire *w)
 		double again = s->frames ? 100.0 * (double)s->retransmits / (double)s->frames : 0;
 		char text[3][16];
 
-		printf("%8u %6u %8s %7u %6s  %8.2f  %10s %8s %11s\n", s->elements, s->window,
+		printf("%8u %6u %8s %7u %6s %8.2f  %10s %8s %10s\n", s->elements, s->window,
 		       name_of(pipeline_names, (int)s->pipeline), s->threads, name_of(bench_families, (int)s->family),
 		       median(w, s->goodput), known(text[0], aggregator > 0, aggregator),
 		       known(text[1], worker > 0, worker), known(text[2], s->frames > 0, again));
