@@ -28,16 +28,11 @@ static __u32 place_of(const struct manager *m, const struct manager_aggregator *
 	return (__u32)(a - m->aggregator);
 }
 
-static bool has_address(const struct aggregator_record *r, const struct fpisa_address *address)
-{
-	return fpisa_same_address(&r->address, address) || fpisa_same_address(&r->other, address);
-}
-
 /* Return the index of this aggregator in the group's list, or -1 if it is not in the list. */
 static int place_in_group(const struct manager_group *g, const struct aggregator_record *r)
 {
 	for (__u32 i = 0; i < g->record.aggregators; i++)
-		if (has_address(r, &g->record.aggregator[i].address) && g->record.aggregator[i].port == r->port)
+		if (manager_has_address(r, &g->record.aggregator[i].address) && g->record.aggregator[i].port == r->port)
 			return (int)i;
 	return -1;
 }
@@ -282,7 +277,7 @@ static __u64 ranks_of_host(const struct manager_group *g, const struct aggregato
 	__u64 ranks = 0;
 
 	for (__u32 r = 0; r < g->record.size; r++)
-		if (fpisa_same_address(&g->record.address[r], &a->host) || has_address(a, &g->record.address[r]))
+		if (fpisa_same_address(&g->record.address[r], &a->host) || manager_has_address(a, &g->record.address[r]))
 			ranks |= 1ull << r;
 	return ranks;
 }

@@ -5,13 +5,17 @@
 #include "members.h"
 #include "remote.h"
 
+bool manager_has_address(const struct aggregator_record *r, const struct fpisa_address *address)
+{
+	return fpisa_same_address(&r->address, address) || fpisa_same_address(&r->other, address);
+}
+
 struct manager_aggregator *manager_aggregator(struct manager *m, const struct fpisa_address *address, __u32 port)
 {
 	for (int i = 0; i < AGGREGATORS; i++) {
 		const struct aggregator_record *r = &m->aggregator[i].record;
 
-		if (r->port == port &&
-		    (fpisa_same_address(&r->address, address) || fpisa_same_address(&r->other, address)))
+		if (r->port == port && manager_has_address(r, address))
 			return &m->aggregator[i];
 	}
 	return NULL;

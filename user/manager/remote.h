@@ -5,6 +5,9 @@
 
 #include "group.h"
 
+/* Return whether the aggregator has registered this address, perhaps as its second. */
+bool manager_has_address(const struct aggregator_record *r, const struct fpisa_address *address);
+
 /*
  * Find the aggregator that has registered this address, perhaps as its second, and this port. It may be gone. Return NULL
  * if none has registered.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Groups with `leaves = yes` over real XDP. Two hosts have four ranks each and an aggregator, which adds up the contributions of its host.
 The root is on a host of its own."""
+import contextlib
 import errno
 import fractions
 import json
@@ -98,22 +99,27 @@ class Leaves(Groups):
             end(self.manager)
 
 
+@contextlib.contextmanager
+def served(net, folder, *sections):
+    """Serve the site's manager and its leaves. At the end remove all of it, with the network."""
+    leaves = Leaves(net, folder, *sections)
+    leaves.serve()
+    for place in net.leaves.values():
+        leaves.agent(*place)
+    try:
+        yield leaves
+    finally:
+        leaves.close()
+        for host, pin, *_ in net.leaves.values():
+            host.run(FPISA, "unload", "--pin", f"{PINS}/{pin}")
+        net.fpisa("unload")
+        net.close()
+
+
 @pytest.fixture
 def site(bpffs, tmp_path, request):
-    with pins(PINS):
-        net = Site(ipv6=getattr(request, "param", None) == "IPv6")
-        leaves = Leaves(net, str(tmp_path))
-        leaves.serve()
-        for place in net.leaves.values():
-            leaves.agent(*place)
-        try:
-            yield leaves
-        finally:
-            leaves.close()
-            for host, pin, *_ in net.leaves.values():
-                host.run(FPISA, "unload", "--pin", f"{PINS}/{pin}")
-            net.fpisa("unload")
-            net.close()
+    with pins(PINS), served(Site(ipv6=getattr(request, "param", None) == "IPv6"), str(tmp_path)) as leaves:
+        yield leaves
 
 
 def host_of(rank):

@@ -12,7 +12,7 @@ import pytest
 
 from aggregators import Switched, pins
 from lab import FPISA, draw_seed, once_within, wait_until
-from test_leaves import EHOSTDOWN, FRAME, MODE_EXACT, PINS, Leaves, all_counters, errors, forever, nearest, over_both, random_values, shares_of
+from test_leaves import EHOSTDOWN, FRAME, MODE_EXACT, PINS, all_counters, errors, forever, nearest, over_both, random_values, served, shares_of
 
 HOSTS, RANKS = 4, 8
 LEAVES = "a", "b"  # the racks and their aggregators
@@ -61,18 +61,8 @@ class Site(Switched):
 def site(bpffs, tmp_path, request):
     with pins(PINS):
         net = Site(ipv6=getattr(request, "param", None) == "IPv6")
-        leaves = Leaves(net, str(tmp_path), net.racks())
-        leaves.serve()
-        for place in net.leaves.values():
-            leaves.agent(*place)
-        try:
+        with served(net, str(tmp_path), net.racks()) as leaves:
             yield leaves
-        finally:
-            leaves.close()
-            for host, pin, *_ in net.leaves.values():
-                host.run(FPISA, "unload", "--pin", f"{PINS}/{pin}")
-            net.fpisa("unload")
-            net.close()
 
 
 def host_of(rank):
