@@ -4,8 +4,8 @@
 
     run.py [--quick] [--out DIR] BUILD [arith|endian|query|pruning|wire|steer|worker|collective|allreduce|topology|mpi|mpi-exact|training|training-colocated|training-exact|sum|sums|reproducible|merge|engines...]
 
-Writes into BUILD/bench or DIR: results.jsonl, pictures (report/plot.py), and summary.txt (report/summary.py), which it also
-prints. The first line of results.jsonl describes the machine. The line after each part has the duration of the part, and how
+The program writes results.jsonl, pictures (report/plot.py) and summary.txt (report/summary.py) into BUILD/bench or DIR, and
+prints the summary. The first line of results.jsonl describes the machine. The line after each part has the duration of the part, and how
 busy other processes were before it. Files of an earlier run are removed first, so that all files come from one run. But
 topology continues where it was interrupted. --quick only shows that all parts work, and its figures are meaningless. If a
 part fails, the other parts still run, and the exit status is 1.

@@ -136,7 +136,7 @@ def live_frame(elements):
 
 
 def handover(args, elements=256):
-    """Return the CPU time per frame of a receiver without the work of a veth. The size of the frame does not matter. Two CPUs
+    """Print the CPU time per frame of a receiver, without the work of a veth. The size of the frame does not matter. Two CPUs
     are required.
     """
     here, there = sorted(os.sched_getaffinity(0))[:2]

@@ -31,7 +31,7 @@ BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")
 DOORS = os.path.join(BUILD, "doors", "bin", "python3")
 GROUPS = (1, 100, 1000000)
 CONDITIONS = (1e8, 1e16, 1e20, 1e32)
-SLOW = 1000000  # most elements for engines that make a Python object for each element
+SLOW = 1000000  # maximum number of elements for engines that make a Python object for each element
 
 
 def enter():
@@ -43,7 +43,7 @@ def enter():
 
 
 def engines():
-    """Return {name: (function of an array, most elements)}."""
+    """Return {name: (function of an array, maximum number of elements)}."""
     import numpy
     import fpisa
     found = {"fpisa.sum": (fpisa.sum, None), "numpy.sum": (numpy.sum, None), "math.fsum": (math.fsum, SLOW)}

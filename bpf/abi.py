@@ -15,7 +15,7 @@ types = {}
 
 
 def describe(number, seen=()):
-    """Return a type as text; its name alone where it points back to itself."""
+    """Return a type as text. Where a type points back to itself, return only its name."""
     t = types.get(number)
     if t is None:
         return "void"

@@ -23,7 +23,7 @@ static __always_inline void prepare_payload(struct xdp_md *ctx, struct fpisa_phv
 		run_observer(ctx, phv);
 }
 
-/* The round is complete: read it out, or as a leaf send its partial sum to the parent (tree.h). */
+/* The round is complete. Read it out, or in a leaf send its partial sum to the parent (tree.h). */
 static __always_inline int complete(struct xdp_md *ctx, struct fpisa_phv *phv, const struct packet *p)
 {
 	if (!TREES || phv->encoded || !(p->job->flags & FPISA_JOB_LEAF))

@@ -10,7 +10,7 @@
 
 /*
  * Return whether an ADD has its checksum, or in jobs with a token the right tag. Check the tag with the key of the
- * rank's present incarnation. An ADD with another cookie (`v` is `secret`) gets an ERROR, so check its tag with the key
+ * rank's current incarnation. An ADD with another cookie (`v` is `secret`) gets an ERROR, so check its tag with the key
  * derived from that cookie. One function handles both cases, so that the verifier has only one state after the call.
  */
 GLOBAL_FN int is_sealed(struct xdp_md *ctx, __u32 id, __u32 payload, __u32 v)

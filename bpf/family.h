@@ -152,7 +152,7 @@ struct {
 #endif
 
 #if TREES
-/* Parts of partial sums, with the keys of fpisa_limbs. For a sealed round of a leaf, they are those that the leaf sends. */
+/* Parts of partial sums, with the keys of fpisa_limbs. In a leaf, these are the parts of a sealed round that it sends. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2 * FPISA_DEFAULT_SLOTS / FPISA_EXACT_SHARE);

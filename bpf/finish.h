@@ -104,7 +104,7 @@ GLOBAL_FN int lose_round(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 why)
 #if TREES
 static __always_inline int values_up(struct xdp_md *ctx, struct fpisa_phv *phv, struct packet *p);
 
-/* Turn the header of a part into the result's. */
+/* Turn the header of a part into the header of the result. */
 static __always_inline void make_root_result(const struct fpisa_phv *phv, const struct packet *p, __u32 flags)
 {
 	struct fpisa_partials *x = lookup(&fpisa_partials, phv->key);
@@ -114,7 +114,7 @@ static __always_inline void make_root_result(const struct fpisa_phv *phv, const 
 }
 #endif
 
-/* Return the leaves that are sending the parts of a partial sum, of which a slot of a parent has some. */
+/* Return the leaves from which a parent's slot has some of the parts of a partial sum, but not all. */
 static __always_inline __u64 sending(const struct fpisa_job *job, __u32 key)
 {
 #if TREES

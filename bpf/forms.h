@@ -65,7 +65,7 @@ GLOBAL_FN int clear_limbs(struct fpisa_limbs64_block *a, __u32 i, __u32 from, __
 	return 0;
 }
 
-/* Run MAU0..4 of element i by the units, for values that lookup.h does not handle. */
+/* Run MAU0..4 of element i unit by unit (mau.h), for values that lookup.h does not handle. */
 GLOBAL_FN int add_lane(const struct words *in, struct fpisa_exp_block *e, struct fpisa_limbs64_block *a, __u32 i)
 {
 	struct fpisa_format f = fpisa_register(FPISA_FORMAT_FP64, FPISA_MODE_EXACT, 1);

@@ -124,8 +124,8 @@ static __always_inline int unaddressed(__u32 id)
 #define ZERO (0xffffull << 20)
 
 /*
- * Replace the IPv6 header after `tag` bytes of VLAN tags, with which the copies of a job with ranks of both families are
- * made, by an IPv4 header without addresses. Return 0, or nonzero on an error. Packet pointers become invalid.
+ * Replace the IPv6 header after `tag` bytes of VLAN tags by an IPv4 header without addresses. In a job with ranks of both
+ * families, all copies are made with an IPv6 header. Return 0, or nonzero on an error. Packet pointers become invalid.
  */
 static __always_inline int narrow_after(struct xdp_md *ctx, __u32 tag)
 {

@@ -70,7 +70,7 @@ int fpisa_steer(struct xdp_md *ctx)
 	v = has_tag(ctx) ? find_tagged(ctx, control, &p) : find_bare(ctx, control, &p);
 	if (v != FPISA_V_ok)
 		return pass(ctx, p.id, v);
-	/* Keep the others, such as a HELLO, on the first CPU. */
+	/* Keep other frames, such as a HELLO, on the first CPU. */
 	if (p.whole && has_slot(p.h.fpisa->type) && steering->cpus)
 		index = fpisa_slot_cpu(p.h.fpisa->slot, steering->cpus);
 	fpisa_opaque(index);

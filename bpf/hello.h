@@ -192,7 +192,7 @@ GLOBAL_FN int prove_welcome(struct xdp_md *ctx, __u32 id)
 	return 0;
 }
 
-/* Send the answer `v` to a HELLO, complete but for proof and checksum. */
+/* Send the answer `v` to a HELLO, complete except for proof and checksum. */
 GLOBAL_FN int answer_hello(struct xdp_md *ctx, __u32 id, __u32 v)
 {
 	struct fpisa_nexthop *hop = lookup(&fpisa_nexthop, 0);

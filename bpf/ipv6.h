@@ -45,7 +45,7 @@ static __always_inline int is_extension(__u8 next)
 	       next == IPPROTO_AH || next == IPPROTO_DSTOPTS || next == IPPROTO_MH || next == 139 || next == 140;
 }
 
-/* Return the traffic class, which has the place of IPv4's tos. */
+/* Return the traffic class, which corresponds to IPv4's tos. */
 static __always_inline __u8 class_of(const struct ipv6hdr *ip)
 {
 	return (__u8)(bpf_ntohs(*(const __be16 *)ip) >> 4);
@@ -78,7 +78,7 @@ static __always_inline int cut_ipv6(struct xdp_md *ctx, const struct headers6 *h
 	eth->h_proto = bpf_htons(ETH_P_IP);
 	*(__u8 *)ip = 0x45;
 	ip->tos = class;
-	/* A length beyond IPv4's is not that of a frame of ours, and 0 never is. */
+	/* Our frames are not longer than IPv4 allows, and their length is never 0. */
 	ip->tot_len = bpf_htons(len > 0xffff ? 0 : (__u16)len);
 	ip->frag_off = 0;
 	ip->protocol = IPPROTO_UDP;

@@ -132,7 +132,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_peers SEC(".maps");
 
-/* The way of a leaf to its parent, key: job number (fpisa/tree.h). */
+/* The uplink of a leaf to its parent (fpisa/tree.h), by job number. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FPISA_MAX_JOBS);

@@ -77,8 +77,8 @@ GLOBAL_FN int seal(struct fpisa_phv *phv, __u32 room)
 }
 
 /*
- * Return the largest size of a part. It fits the way to the parent. If the frame cannot grow, it is the size of a
- * contribution, which every frame that will ask for the partial sum has.
+ * Return the largest size of a part. It fits the MTU of the route to the parent. If the frame cannot grow, it is the size
+ * of a contribution, which every frame that will ask for the partial sum has.
  */
 static __always_inline __u32 room_for(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
@@ -165,7 +165,7 @@ GLOBAL_FN __u32 put_piece(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 piece
 	b = word & FPISA_PACKED_BLOCK;
 	if (b >= FAMILY_BLOCKS)
 		return at;
-	fpisa_opaque(b); /* Linux 6.1 does not know the limit of a copy from before the comparison */
+	fpisa_opaque(b); /* the verifier of Linux 6.1 does not apply the bound to a copy made before the comparison */
 	*front = word;
 	at += sizeof(word);
 	from = fpisa_packed_from(word);

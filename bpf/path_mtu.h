@@ -42,7 +42,7 @@ struct dropped {
 	__u32 mtu;
 };
 
-/* Read the message at `ip`. Return 0 if the packet is another. */
+/* Read the message at `ip`. Return 0 if the packet is not such a message. */
 static __always_inline int read_too_big(const struct too_big *m, const void *end, struct dropped *d)
 {
 	if ((const void *)(m + 1) > end || *(const __u8 *)&m->ip != 0x45 || m->ip.protocol != IPPROTO_ICMP ||
@@ -70,7 +70,10 @@ static __always_inline int read_too_big6(const struct too_big6 *m, const void *e
 	return 1;
 }
 
-/* Store the MTU with the rank to which the dropped frame went. Keep a smaller one. Return nonzero if there is no such rank. */
+/*
+ * Store the MTU with the rank to which the dropped frame went, unless a smaller MTU is stored. Return nonzero if there is
+ * no such rank.
+ */
 static __always_inline int store_path_mtu(__u32 id, const struct fpisa_job *job, const struct dropped *d)
 {
 	int unknown = 1;

@@ -41,9 +41,9 @@ struct fpisa_phv {
 	__u8 uncounted; /* the job does not count the events of adds; only the result flags need them */
 	__u8 marked;	/* FPISA_F_MARKED if the frame came with a mark of congestion, else 0 */
 	__u8 tagged;	/* the frame came with a VLAN tag, which has been removed */
-	__u8 part;	/* of a leaf: the first part to send */
-	__u8 port;	/* index of the frame's port, of a part */
-	__u32 payload;	/* bytes after the FPISA header, of a part or a frame of a leaf's parent */
+	__u8 part;	/* for a leaf: the first part to send */
+	__u8 port;	/* for a part: index of the frame's port */
+	__u32 payload;	/* for a part, or a frame of a leaf's parent: bytes after the FPISA header */
 	struct fpisa_address from; /* source of the frame */
 	struct fpisa_address to;   /* destination of an IPv6 frame */
 	struct fpisa_final final;  /* work of the read-out besides rounding */

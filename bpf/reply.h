@@ -69,7 +69,7 @@ enum {
 	TO_SENDER = FPISA_MAX_WORKERS, /* to the sender of the frame */
 	TO_GROUP,		       /* to the job's multicast address, or to :: in a unicast job */
 	TO_PARENT,		       /* to a leaf's parent */
-	TO_KERNEL,		       /* on from the sender to the job's address, for the kernel */
+	TO_KERNEL,		       /* from the sender to the job's address, for the kernel */
 };
 
 /* Return the address of a destination in `job`. */

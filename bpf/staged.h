@@ -2,7 +2,7 @@
 /*
  * The pipeline as in the paper. Each unit is a program (programs.h), which ends with a tail call of the next unit. If
  * the next program is missing, a program that contains the whole chain replaces it, and a counter is raised. The
- * replacement is the entry or, in a further family, admission. The replacement continues from the present PHV.
+ * replacement is the entry or, in a further family, admission. The replacement continues from the current PHV.
  */
 #ifndef FPISA_BPF_STAGED_H
 #define FPISA_BPF_STAGED_H

@@ -224,7 +224,7 @@ int fpisa_greet(struct xdp_md *ctx)
 
 /* -- frames of the parent ------------------------------------------------------------------ */
 
-/* Begin the generation that the parent has told. The caller owns the session's lock. */
+/* Begin the generation that the parent has announced. The caller owns the session's lock. */
 static __always_inline void begin(struct fpisa_session *session, struct fpisa_leaf *leaf, const struct fpisa_job *job,
 				  const struct fpisa_hdr *h, const struct fpisa_hello *p)
 {
@@ -293,7 +293,7 @@ GLOBAL_FN int take_welcome(struct xdp_md *ctx, __u32 id)
 	return v;
 }
 
-/* Return whether only the parent can have sent the RESULT, STATUS or ERROR, in the present generation. */
+/* Return whether only the parent can have sent the RESULT, STATUS or ERROR, in the current generation. */
 GLOBAL_FN int is_parents(struct xdp_md *ctx, __u32 id, __u32 payload)
 {
 	struct fpisa_session *session = lookup(&fpisa_sessions, id);
@@ -315,7 +315,7 @@ GLOBAL_FN int is_parents(struct xdp_md *ctx, __u32 id, __u32 payload)
 	       is_checksum(frame_sum(ctx, payload), h.fpisa->checksum);
 }
 
-/* Store in the leaf's result which contributions to the chunk before are lost. */
+/* Store in the leaf's result which contributions to the previous chunk were lost. */
 static __always_inline void tell_leaf_lost(struct packet *p, int above)
 {
 	__u32 key = p->job->slot_base + fpisa_slot_of(p->h.fpisa->chunk - 1, p->job->window);

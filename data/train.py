@@ -4,10 +4,10 @@
 
 	train.py [--out DIR] [--seed N] [--epochs 1,20,40] [--step N]
 
-Needs PyTorch and scikit-learn (pip install torch scikit-learn); no download,
-no GPU. Writes DIR/epochNN.f32 for each epoch asked for: the gradients of
-eight workers in one step of that epoch, little-endian FP32, row-major
-[8][38282], the order of the network's parameters within a row. Values depend
+The program needs PyTorch and scikit-learn (pip install torch scikit-learn), but
+no download and no GPU. For each requested epoch it writes DIR/epochNN.f32 with
+the gradients of eight workers in one step of that epoch: little-endian FP32,
+row-major [8][38282], in the order of the network's parameters within a row. Values depend
 on the versions of both packages and on the CPU.
 """
 import argparse
@@ -36,7 +36,7 @@ def network():
 
 
 def gradient(model, images, labels):
-    """The flat gradient of one worker's batch."""
+    """Return the flat gradient of one worker's batch."""
     model.zero_grad()
     nn.functional.cross_entropy(model(images), labels).backward()
     return torch.cat([p.grad.reshape(-1) for p in model.parameters()])

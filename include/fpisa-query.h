@@ -51,9 +51,9 @@ enum fpisa_pruning {
 	/* each worker drops its own rows, and sends the other rows directly to this process */
 	FPISA_PRUNING_WORKERS = 2,
 	/*
-	 * The first N rows and one group for the whole table as FPISA_PRUNING_WORKERS, all rows as FPISA_PRUNING_NONE,
-	 * a join as FPISA_PRUNING_NETWORK. Other groups pass the aggregator if options.aggregator is set, else they
-	 * come directly. Each worker adds up its rows by key as long as its first rows have few enough keys
+	 * FPISA_PRUNING_WORKERS for the first N rows and for one group of the whole table, FPISA_PRUNING_NONE for all
+	 * rows, FPISA_PRUNING_NETWORK for a join. Other groups pass the aggregator if options.aggregator is set, else
+	 * they come directly. Each worker adds up its rows by key as long as its first rows have few enough keys
 	 */
 	FPISA_PRUNING_AUTO = 3,
 };

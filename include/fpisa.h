@@ -77,7 +77,7 @@ enum fpisa_job_mode {
 
 /* Policy of the library for a result that has the flag OVERFLOW. */
 enum fpisa_overflow {
-	FPISA_OVERFLOW_DEFAULT = 0, /* an error, but in mode fpisa-a, which overflows on ordinary data, a flag */
+	FPISA_OVERFLOW_DEFAULT = 0, /* an error; in mode fpisa-a, which overflows on ordinary data, only a flag */
 	FPISA_OVERFLOW_ERROR = 1,   /* the call delivers its results and ends with -ERANGE */
 	FPISA_OVERFLOW_FLAG = 2,    /* the call only sets the flag */
 };
@@ -381,7 +381,7 @@ struct fpisa_group_options {
  * address, "HOST:PORT" or "[IPV6]:PORT" if its port is not 18000. If host is NULL, use the value of FPISA_MANAGER.
  *
  * -EINVAL	the host does not exist; the name is invalid; other ranks gave another size; an option is unknown
- * -EAGAIN	the host's name cannot be looked up at present
+ * -EAGAIN	the host's name cannot be looked up for now
  * -EACCES	the manager does not accept this key, a client without a key, or this host; or others can read the key's
  *		file
  * -EEXIST	a group of this name exists, or another process has the rank

@@ -74,7 +74,7 @@ def download(names, arch, folder):
 
 
 def make_merged(root):
-    """Make an empty root in which bin, sbin and lib are links to those of usr."""
+    """Create an empty root in which bin, sbin and lib are links to those of usr."""
     for part in "lib", "bin", "sbin":
         os.makedirs(f"{root}/usr/{part}")
         os.symlink("usr/" + part, f"{root}/{part}")

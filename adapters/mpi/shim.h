@@ -30,7 +30,7 @@
 
 /* -- settings.c: the settings of rank 0, which all ranks of a communicator use, sent as bytes */
 
-#define MAX_JOBS 4 /* most static jobs of a communicator; each job has a different type */
+#define MAX_JOBS 4 /* maximum number of static jobs of a communicator; each job has a different type */
 
 struct offer {
 	char host[256];	    /* host of the manager, or of the aggregator for static jobs */

@@ -236,7 +236,7 @@ class Call final : public c10d::Work
 		}
 	};
 
-	/* The stream that writes the result, and what it records after that. */
+	/* The stream that writes the result, and the event that it records afterwards. */
 	struct Arrival {
 		explicit Arrival(const c10::Stream &stream) : stream(stream), written(stream.device_type())
 		{

@@ -34,14 +34,14 @@ same links in each round. A wrong sum ends the run.
 
 The output is a JSON line for each point and contender. A line has the median and quartiles of the time, the share of CPU
 time that was busy, and the CPU seconds of all parties per GB of contributions. `cpu_wait` is the mean share of the sum's
-time in which a rank waited for a CPU. `cpu_wait` is meaningless for ranks that poll. `limit_s` is the least possible time
+time in which a rank waited for a CPU. `cpu_wait` is meaningless for ranks that poll. `limit_s` is the shortest possible time
 with an aggregator, without headers. This time is S/rate, or the bound above, or the time of `fpisa plan` for several
-aggregators. `ring_limit_s` is 2(N-1)/N x S/rate, with the uplink's rate if that is lower. `byteps_s` is the least time of N workers and these aggregators' hosts if
-every host adds (BytePS, OSDI 2020, section 4). `share` is the time that the narrowest link needs for FPISA's frames, divided
-by the measured time. `faster` is the time of the fastest other contender, divided by FPISA's time in the same round.
-`dropped` is the number of frames dropped at full ports of the bridge. `retransmit_share` is the number of frames that FPISA
-sent again, divided by the frames of the sum. `in_vain_share` is the number of results that answered such a frame although
-the rank already had the result, divided by the frames of the sum.
+aggregators. `ring_limit_s` is 2(N-1)/N x S/rate, with the uplink's rate if that is lower. `byteps_s` is the shortest time of
+N workers and these aggregators' hosts if every host adds (BytePS, OSDI 2020, section 4). `share` is the time that the
+narrowest link needs for FPISA's frames, divided by the measured time. `faster` is the time of the fastest other contender,
+divided by FPISA's time in the same round. `dropped` is the number of frames dropped at full ports of the bridge.
+`retransmit_share` is the number of frames that FPISA sent again, divided by the frames of the sum. `in_vain_share` is the
+number of results that answered such a frame although the rank already had the result, divided by the frames of the sum.
 
 The lines of other operations (see rank.py) have the name of the operation. These lines also have the bytes that the workers'
 links carried, in each direction and in total, including headers, as multiples of S.
@@ -78,7 +78,7 @@ QUALIFY_S = 0.15
 START_S = 0.003	 # time from an order to the common start
 ANSWER_S = 120
 SIZES = [1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20, 16 << 20, 64 << 20]
-LONGEST_S = 3  # greatest limit_s of the sums that are measured by default
+LONGEST_S = 3  # maximum limit_s of the sums that are measured by default
 QUEUE = 1 << 20	 # size in bytes of the queue at a port of the switch
 HOST_QUEUE = 16 << 20  # size in bytes of the queue at a worker's end of the link
 
@@ -588,7 +588,7 @@ def burst_bytes(mbit):
 
 
 def missing(name):
-    """Return what a contender lacks on this machine, or None."""
+    """Return the name of a contender's missing dependency, or None."""
     launcher = {"openmpi": ("mpirun.openmpi", "openmpi-bin"), "mpich": ("mpirun.mpich", "mpich")}.get(name)
     if launcher and not shutil.which(launcher[0]):
         return launcher[1]

@@ -11,7 +11,7 @@ The ranks sum one long vector, with a window of 256. --late starts the ranks whe
 
 The output is a JSON line for each case. `ratio` is the bytes of a rank at the port, divided by the mean bytes of a flow, both
 with headers and without frames that were sent again. A ratio of 1 is fair. The first third of the time does not count.
-`port_share` is what both together took of the port. `series` has the ratio of each second.
+`port_share` is the share of the port that both took together. `series` has the ratio of each second.
 --table prints the table of bench/README.md instead.
 """
 import argparse

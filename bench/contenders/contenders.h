@@ -84,8 +84,8 @@ struct measurement {
 	uint32_t chunks;		 /* a vector is a multiple of this number of elements */
 	process_fn *work;		 /* the process of a worker; the argument is a struct bench_worker */
 	pid_t (*poll)(const char *dev);	 /* lets a thread poll an aggregator's end of a link */
-	int (*prepare)(struct bench *b); /* allocates memory before the network is made */
-	int (*serve)(struct bench *b);	 /* creates jobs and servers after the network is made */
+	int (*prepare)(struct bench *b); /* allocates memory before the network is created */
+	int (*serve)(struct bench *b);	 /* creates jobs and servers after the network is created */
 	int (*measure)(const struct bench *b);
 };
 
@@ -103,7 +103,7 @@ void print_quartiles(const char *name, double *v, uint32_t n);
 /* Print `, "ratio": MEDIAN, "ratio_quartiles": [.., ..]`. */
 void print_ratio(double *ratio, uint32_t n);
 
-/* Turn this process into the aggregators' side, with links, workers, our datapath, and what serve() starts. */
+/* Turn this process into the aggregators' side, with links, workers, our datapath, and the processes that serve() starts. */
 int network_make(struct bench *b);
 
 /* Add a job to our datapath on the first star. Its workers use the port FPISA_PORT + number. */

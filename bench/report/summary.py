@@ -140,7 +140,7 @@ def merged(workers, groups):
     return measured
 
 
-# Each target has a figure, its bound, whether the bound is the least or the most, and the source of the figure.
+# Each target has a figure, its bound, whether the bound is a minimum or a maximum, and the source of the figure.
 TARGETS = [
     ("fused fpisa fp32 add : integer add", 4.7, "most", arith("fpisa_add_ns")),
     ("fused fpisa fp32 add without statistics : integer add", 4.0, "most", arith("fpisa_add_no_statistics_ns")),

@@ -50,7 +50,7 @@ PASSED = ["GLOO_SOCKET_IFNAME", "OMP_NUM_THREADS", "FPISA_MANAGER", "FPISA_LIBRA
 
 
 def missing(name):
-    """Return what a contender lacks on this machine, or None."""
+    """Return the name of a contender's missing dependency, or None."""
     if name == "openmpi":
         if not shutil.which("mpirun"):
             return "openmpi-bin"
@@ -126,7 +126,7 @@ class Stage:
                 raise Failure(f"{e}\n{log.read()}") from None
 
     def muster(self, started):
-        """Return all ranks after each rank is ready."""
+        """Wait until every rank has connected and is ready."""
         ranks, deadline = {}, time.monotonic() + START_S
         while len(ranks) < self.args.workers:
             try:

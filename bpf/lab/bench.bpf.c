@@ -99,7 +99,7 @@ PROGRAM(add_halves, __u64, 8, out[i] = add_halves(out[i], in[i]))
 PROGRAM(add_halves, __u64, 32, out[i] = add_halves(out[i], in[i]))
 PROGRAM(add_halves, __u64, 128, out[i] = add_halves(out[i], in[i]))
 
-/* Add two lanes by masks. The top bit of each lane is added without a carry, so no carry reaches the next lane. */
+/* Add two lanes with masks. The top bit of each lane is added without a carry, so no carry reaches the next lane. */
 #define TOPS 0x8000000080000000ull
 
 static __always_inline __u64 add_masked(__u64 a, __u64 b)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * A worker: sums a vector with the other workers of a job, and checks the sum.
+ * A worker, which sums a vector with the other workers of a job, and checks the sum.
  *
  *	allreduce ADDRESS JOB [COUNT]
  *
  * Rank r gives r + 1 + i mod 1000 as its element i. All values and sums are
- * integers below 2^24, so that float32 has them exactly.
+ * integers below 2^24, which float32 represents exactly.
  */
 #include <errno.h>
 #include <fpisa.h>
@@ -50,7 +50,7 @@ int main(int argc, char **argv)
 		v[i] = info.rank + 1 + i % 1000;
 	start = seconds();
 	while ((rc = fpisa_allreduce(f, v, v, count, FPISA_FLOAT32, &flags)) == -ETIMEDOUT && tries--) {
-		/* With .restore v is as it was: the same call again, as soon as all ranks have joined again. */
+		/* With .restore v has its old contents, so repeat the call as soon as all ranks have joined again. */
 		fprintf(stderr, "allreduce: %s; trying again\n", fpisa_error());
 		if (fpisa_rejoin(f))
 			goto failed;

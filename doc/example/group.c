@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * A rank of a group: sums a vector with the other ranks, and checks the sum.
+ * A rank of a group, which sums a vector with the other ranks, and checks the sum.
  *
  *	group NAME RANK SIZE [COUNT [MODE]]
  *
- * FPISA_MANAGER says where `fpisa serve` runs, FPISA_KEY which file has the key.
- * MODE is fpisa (default), fpisa-a, fpisa64 or exact; all ranks give the same. Values are as in allreduce.c.
+ * FPISA_MANAGER names the host of `fpisa serve`, and FPISA_KEY names the key file.
+ * MODE is fpisa (default), fpisa-a, fpisa64 or exact; all ranks give the same mode. Values are as in allreduce.c.
  */
 #include <fpisa.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Return the enum fpisa_job_mode of this name, 0 if it is not one. */
+/* Return the enum fpisa_job_mode of this name, or 0 if there is no such mode. */
 static uint8_t mode_of(const char *name)
 {
 	static const char *const names[] = {[FPISA_JOB_MODE_FPISA] = "fpisa",

@@ -47,7 +47,7 @@ def values(fpisa, verb, option):
 
 
 def verbs(fpisa):
-    """Return (verbs, lines): all verbs in the order of `fpisa help`, and the lines of it that hold for every verb."""
+    """Return (verbs, lines): all verbs in the order of `fpisa help`, and its lines that apply to every verb."""
     lines = ask(fpisa, "help").splitlines()[1:]
     end = lines.index("Options of every verb:")
     return [Verb(fpisa, re.split(r"\s{2,}", line.strip(), maxsplit=1)[0]) for line in lines[:end]], lines[end + 1:]

@@ -53,7 +53,10 @@ static __always_inline int fpisa_same_address(const struct fpisa_address *a, con
 	return a->d[0] == b->d[0] && a->d[1] == b->d[1];
 }
 
-/* Return the sum of the 16-bit words of an address for UDP's checksum. Those of ::ffff add 0 modulo 65535. Below 2^34 */
+/*
+ * Return the sum of the 16-bit words of an address for UDP's checksum, below 2^34. The words of ::ffff add 0 modulo
+ * 65535.
+ */
 static __always_inline __u64 fpisa_address_sum(const struct fpisa_address *a)
 {
 	return (a->d[0] & 0xffffffff) + (a->d[0] >> 32) + (a->d[1] & 0xffffffff) + (a->d[1] >> 32);

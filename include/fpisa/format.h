@@ -94,7 +94,7 @@ struct fpisa_format {
 
 /* Flags of a result, in result_flags of the header, and in a slot while its round is not complete. */
 #define FPISA_OVERFLOW 0x01u  /* a register saturated, or the result left the format's range */
-#define FPISA_INEXACT 0x02u   /* some nonzero bit was lostfor any reason */
+#define FPISA_INEXACT 0x02u   /* some nonzero bit was lost */
 #define FPISA_OVERWRITE 0x04u /* a nonzero mantissa was discarded (fpisa-a) */
 #define FPISA_NAN 0x08u	      /* some element is NaN */
 #define FPISA_INF 0x10u	      /* some element is infinite */

@@ -36,7 +36,7 @@ static __always_inline __u32 fpisa_rank_at(const struct fpisa_job *job, const st
 /*
  * Check that a frame from this address and port comes from a member that the job lists. The source address and port identify the
  * member. The rank in the header only selects the entry to compare with. The secret proves that the sender is the
- * present incarnation of the rank, because any host can forge a source address.
+ * current incarnation of the rank, because any host can forge a source address.
  */
 static __always_inline enum fpisa_verdict fpisa_check_member(const struct fpisa_hdr *h, const struct fpisa_job *job,
 							     const struct fpisa_session *session,

@@ -48,7 +48,7 @@ static __always_inline __u32 fpisa_look_pack(void *out, const struct fpisa_exp_b
 					     __u32 all, __u64 *lost)
 {
 	const __u32 below = fpisa_bits_below(f), at = fpisa_window_at(f);
-	const __u64 least = (1ull << f.mbits) + 1; /* least normal result that cannot be a rounded subnormal */
+	const __u64 least = (1ull << f.mbits) + 1; /* smallest normal result that cannot be a rounded subnormal */
 	__u64 half = (1ull << (below - 1)) - 1, gone = 0;
 	__u32 rare = ~all;
 	const __u16 *exps = e->e;

@@ -5,7 +5,7 @@
  * decision in all lanes. MAU2 to MAU6 are the same as for other formats. This file contains MAU0, MAU1, MAU7 and MAU8,
  * over a block.
  *
- * Scale s is exponent s + 1 with bias 128, so that the least exponent is 1 as elsewhere.
+ * Scale s is exponent s + 1 with bias 128, so that the smallest exponent is 1 as elsewhere.
  */
 #ifndef FPISA_MX_H
 #define FPISA_MX_H
@@ -25,7 +25,7 @@ static __always_inline void fpisa_mx_stage0(const void *in, __u8 scale, struct f
 }
 
 /*
- * Run stage 1. A block of zeros gets the least exponent, whatever its scale, so that the block does not shift other
+ * Run stage 1. A block of zeros gets the smallest exponent, whatever its scale, so that the block does not shift other
  * contributions.
  */
 static __always_inline void fpisa_mx_stage1(struct fpisa_phv_ref p, struct fpisa_format f)

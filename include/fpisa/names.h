@@ -40,8 +40,8 @@
 	X(REAL, "real") between X(DOUBLE, "double") between X(INT32, "int32") between \
 	X(INT64, "int64") between X(TEXT, "text") between X(DATE, "date") between \
 	X(DECIMAL, "decimal") between X(TIMESTAMP, "timestamp")
-#define FPISA_DECIMAL_MOST 38  /* most digits of a decimal, because 10^38 < 2^127 */
-#define FPISA_DECIMAL_INT64 18 /* most digits of a decimal that fits into 64 bits */
+#define FPISA_DECIMAL_MOST 38  /* maximum number of digits of a decimal, because 10^38 < 2^127 */
+#define FPISA_DECIMAL_INT64 18 /* maximum number of digits of a decimal in 64 bits */
 
 /*
  * The columns of a query's group after its keys, in this order. Each column has its type for values that are reals, and

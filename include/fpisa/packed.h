@@ -2,11 +2,11 @@
 /*
  * Exact sums, packed: the form of a partial sum that has fewer bytes than planes (planes.h), for the limbs of exact.h.
  *
- * A leaf sends of each block only the bits between the lowest and the highest bit that some element of the block uses.
- * A word in front of the block says which bits these are. Then follow the bits of all elements, from the lowest on: 32
+ * For each block, a leaf sends only the bits between the lowest and the highest bit that some element of the block uses.
+ * A word in front of the block says which bits these are. The bits of all elements follow, from the lowest on: 32
  * numbers of 32 bits as often as they fit, then up to three times 32 numbers of 8 bits. The last row of numbers is
  * signed, and the others are not. The sticky bits of specials are another row of 32 bytes. Blocks of zeros are left out.
- * A block that is too large for a frame is cut into pieces, of which each has a word.
+ * A block that is too large for a frame is cut into pieces, each of which has a word.
  *
  * The parent adds a row at its place. As with planes, its sum has the same bits as one sum over all workers.
  */
@@ -54,23 +54,24 @@ static __always_inline __u32 fpisa_packed_size(__u32 word)
 }
 
 /*
- * Most pieces of a chunk, and so most parts, a power of two. A part has room for 128 bytes for each block of the chunk:
- * fpisa_packed_begin(). So one block has at most 13 pieces, of 9 blocks each has at most 2, and further blocks have one.
+ * Maximum number of pieces of a chunk, and so of parts, a power of two. A part has room for 128 bytes for each block of
+ * the chunk (fpisa_packed_begin()). So one block has at most 13 pieces, of 9 blocks each has at most 2, and further blocks
+ * have one.
  */
 #define FPISA_PACKED_PARTS 32
 
 /* A partial sum of a sealed round, as its leaf stores it. */
 struct fpisa_packed {
 	__u32 word[FPISA_PACKED_PARTS]; /* the words in front of the pieces */
-	__u16 size[FPISA_PACKED_PARTS]; /* sizes of the parts without what rounds them up */
-	__u8 part[FPISA_PACKED_PARTS];	/* the parts of the pieces */
+	__u16 size[FPISA_PACKED_PARTS]; /* sizes of the parts without padding */
+	__u8 part[FPISA_PACKED_PARTS];	/* number of the part of each piece */
 	__u32 pieces, parts;		/* numbers of pieces and of parts */
 	__u32 room;			/* largest size of a part */
 };
 
 /*
  * Begin the partial sum of a round of `blocks` blocks, in parts of up to `room` bytes. Every job of a tree has frames
- * with room for the least size.
+ * with room for the smallest size.
  */
 static __always_inline void fpisa_packed_begin(struct fpisa_packed *p, __u32 room, __u32 blocks)
 {
@@ -95,7 +96,7 @@ static __always_inline __u32 fpisa_packed_piece(__u32 word, __u32 room)
 	return word | FPISA_PACKED_MORE | rows << FPISA_PACKED_BYTES_SHIFT;
 }
 
-/* Return the word of what a block has besides this piece, or 0 for nothing. */
+/* Return the word for the rest of a block after this piece, or 0 if nothing is left. */
 static __always_inline __u32 fpisa_packed_rest(__u32 word, __u32 piece)
 {
 	const __u32 bytes = piece & FPISA_PACKED_MORE ? fpisa_packed_bytes(word) - fpisa_packed_bytes(piece) : 0;
@@ -132,7 +133,7 @@ static __always_inline void fpisa_packed_append_block(struct fpisa_packed *p, __
 	}
 }
 
-/* Return the least size of the payload of a part. */
+/* Return the smallest payload size of a part. */
 static __always_inline __u32 fpisa_packed_payload(const struct fpisa_packed *p, __u32 part)
 {
 	const __u32 size = p->size[part & (FPISA_PACKED_PARTS - 1)];

@@ -25,7 +25,7 @@ struct fpisa_partial {
 _Static_assert(sizeof(struct fpisa_partial) == 16, "no padding");
 
 #define FPISA_PARTIAL_COUNTS 24	    /* bytes of the three counts */
-#define FPISA_PARTIAL_MAGNITUDE 272 /* most bytes of the magnitude, for 2161 bits */
+#define FPISA_PARTIAL_MAGNITUDE 272 /* maximum size in bytes of the magnitude, for 2161 bits */
 #define FPISA_PARTIAL_MOST (sizeof(struct fpisa_partial) + FPISA_PARTIAL_COUNTS + FPISA_PARTIAL_MAGNITUDE)
 
 /* Return bits `at` to `at` + 7 of x. */

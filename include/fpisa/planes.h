@@ -93,8 +93,9 @@ static __always_inline void fpisa_exact_carry(__s64 *acc, int n)
 }
 
 /*
- * Return the index of the limb of a plane below `n`, the number of limbs and a power of two; of others any index. The
- * mask follows a value that is opaque, because clang would drop it, and verifiers of 6.1 then find no bound.
+ * Return the index of the limb of a plane below `n`, which is the number of limbs and a power of two. For other planes,
+ * return any index below `n`. The masked value is opaque, because clang would otherwise drop the mask, and the verifier
+ * of 6.1 would find no bound.
  */
 static __always_inline __u64 fpisa_limb_of(__u32 plane, int n)
 {

@@ -12,7 +12,7 @@
  *
  * Only a window of limbs is stored, which has three limbs at first. If a value does not fit into the window, the add
  * returns -ENOSPC and the sum does not change. fpisa_superacc_window() returns the window that the value needs, which
- * is wider only if the present width is not enough. fpisa_superacc_move() moves the sum into the new window, in memory
+ * is wider only if the current width is not enough. fpisa_superacc_move() moves the sum into the new window, in memory
  * that the caller has enlarged. Values can be subtracted again, because nothing was rounded.
  *
  * A sum can have up to 2^63 - 1 values. Then |sum| < 2^63 x 2^(exp_ones + M - 1) quanta, which fits into
@@ -26,7 +26,7 @@
 
 #include "exact.h"
 
-#define FPISA_SUPERACC_ADDS 128	       /* most adds between two carry passes */
+#define FPISA_SUPERACC_ADDS 128	       /* maximum number of adds between two carry passes */
 #define FPISA_SUPERACC_LEAST 3	       /* number of limbs for which there is always memory */
 #define FPISA_SUPERACC_MOST 68	       /* largest number of limbs, which FP64 needs */
 #define FPISA_SUPERACC_TOP (1ll << 60) /* the uppermost limb is below this after a carry pass */
@@ -236,7 +236,7 @@ static inline struct fpisa_superacc_window fpisa_superacc_reach(struct fpisa_sup
 	return fpisa_superacc_window(a, at, at + fpisa_superacc_wide(f), f);
 }
 
-/* Move the sum into a window that contains the present window. The memory must have the size of the new window. */
+/* Move the sum into a window that contains the current window. The memory must have the size of the new window. */
 static inline void fpisa_superacc_move(struct fpisa_superacc *a, struct fpisa_superacc_window w)
 {
 	__u32 up = a->limbs ? a->first - w.first : 0;

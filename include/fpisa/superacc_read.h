@@ -111,8 +111,8 @@ static inline __u32 fpisa_superacc_sticky(const struct fpisa_superacc *a)
 }
 
 /*
- * Return the sum of values of format `from`, or with `average` the sum divided by `rows`, which must not be 0, in
- * format `to` by one rounding. The flags are those of doc/numbers.md.
+ * Return the sum of values of format `from`, rounded once to format `to`. With `average`, return the sum divided by
+ * `rows`, which must not be 0. The flags are those of doc/numbers.md.
  */
 static inline __u64 fpisa_superacc_read(const struct fpisa_superacc *a, struct fpisa_format from,
 					struct fpisa_format to, int average, __u32 *flags)

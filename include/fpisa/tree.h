@@ -182,7 +182,7 @@ struct fpisa_uplink {
 struct fpisa_leaf {
 	struct fpisa_uplink up;
 	struct fpisa_peer parent; /* the route of the latest HELLO */
-	/* bytes of a payload that fit the MTU of this route, up to FPISA_MAX_PAYLOAD; 0: a router is on the way */
+	/* bytes of a payload that fit the MTU of this route, up to FPISA_MAX_PAYLOAD; 0: the route has a gateway */
 	__u32 room;
 };
 

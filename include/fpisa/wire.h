@@ -326,7 +326,7 @@ static __always_inline __u64 fpisa_sum_16(const struct fpisa_sum *s)
 	return (a & 0xffff) + (a >> 16);
 }
 
-/* Kinds of calls in the digest, with the numbers of the wire. */
+/* Kinds of calls in the digest, numbered as on the wire. */
 enum fpisa_call_kind {
 	FPISA_CALL_ALLREDUCE = 1,
 };

@@ -24,7 +24,7 @@ struct fpisa_channel {
 
 /*
  * Get the other side's next message, or a content by channel_content(). The target defines this function. Return 1 for
- * a message, 0 if no message is there, or -errno with the message set.
+ * a message, 0 if there is no message, or -errno with the message set.
  */
 int channel_next(struct fpisa_channel *c, struct fpisa_manager_message *m);
 

@@ -174,7 +174,7 @@ static void want_ipv4(uint8_t *want, uint32_t len, bool all)
 	memcpy(want + 30, all ? &j->group.b[12] : a.in.data + 26, 4);
 }
 
-/* Write the expected IPv6 header. The flow label is any but 0. */
+/* Write the expected IPv6 header. The flow label may have any value except 0. */
 static void want_ipv6(uint8_t *want, uint32_t len, bool all)
 {
 	const struct fpisa_job *j = &a.t->job;

@@ -23,7 +23,7 @@ struct attempt {
 	int tag;		    /* VLAN ID of the tag; -1: no tag */
 	char mutations[MUTATE_NAMES];
 	struct target *t;	    /* job that the header names; NULL: no job */
-	enum fpisa_verdict verdict; /* expected verdict; the fields below hold expectations too */
+	enum fpisa_verdict verdict; /* this and all following members are expected values */
 	int action, key;	    /* action; key of the touched version; -1: no version */
 	bool counted_as_job;	    /* the frame is counted for the job */
 	bool accepted;		    /* the frame may change state */

@@ -256,7 +256,7 @@ uint64_t mutate_factor(struct vectors_rng *rng, bool narrow)
 }
 
 /*
- * Choose another operation, or an unknown one. Take the operand that the new operation needs, or keep the present
+ * Choose another operation, or an unknown one. Take the operand that the new operation needs, or keep the current
  * operand.
  */
 static void other_op(struct vectors_rng *rng, struct frame *f)

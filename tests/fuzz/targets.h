@@ -46,14 +46,14 @@ extern struct fpisa_counters *targets_unowned; /* counters of frames of no job *
 /* Make the maps mappable, and the counters shared by all CPUs. Call this before harness_open(). */
 void targets_prepare(struct bpf_object *o);
 
-/* Make all jobs in the datapath and in user space. Return -errno after reporting an error. */
+/* Create all jobs in the datapath and in user space. Return -errno after reporting an error. */
 int targets_open(struct harness *h);
 void targets_close(void);
 
 /*
  * Compare the state with the last accepted state. targets_changed() covers the job's session, peers and slots, the
  * registers of version `key` (-1: no version) and the control entry. It returns NULL, or the name of the first part
- * that changed. targets_accept() accepts the present state.
+ * that changed. targets_accept() accepts the current state.
  */
 const char *targets_changed(const struct target *t, int key);
 void targets_accept(const struct target *t, int key);

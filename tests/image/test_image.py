@@ -34,7 +34,7 @@ NEEDS = capabilities()
 
 @pytest.fixture(scope="module")
 def images(mounts, tmp_path_factory):
-    """Make the images in a private store."""
+    """Build the images in a private store."""
     if subprocess.run(["podman", *RUNTIME, "info"], capture_output=True).returncode if shutil.which("podman") else True:
         pytest.skip("podman does not run here")
     shutil.rmtree(PLACE, ignore_errors=True)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * An accelerator for tests of adapters/torch/staging.hpp: device type PrivateUse1, whose memory is the host's. Each
- * stream is a thread that does its copies late, as set by delay(). An operation besides copies runs on the CPU, after
- * the current stream. Freed memory is unmapped at once, or, if a stream was recorded for it, when that stream has done
+ * stream is a thread that does its copies late, as set by delay(). Other operations run on the CPU, after the
+ * current stream. Freed memory is unmapped at once, or, if a stream was recorded for it, when that stream has done
  * its work. So a missing wait gives a wrong result, and a use of memory that was freed too early crashes.
  */
 #include <cerrno>

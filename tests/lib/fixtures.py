@@ -41,7 +41,7 @@ def family(request):
 
 @pytest.fixture
 def lab(bpffs, shared, family, request):
-    """Yield lab(workers=2, ...), which makes a Lab that lasts until the test ends. A test marked `cold` does not share loads."""
+    """Yield lab(workers=2, ...), which creates a Lab that lasts until the test ends. A test marked `cold` does not share loads."""
     made, cold = [], request.node.get_closest_marker("cold")
 
     def make(*args, **kwargs):
@@ -58,7 +58,7 @@ def lab(bpffs, shared, family, request):
 
 @pytest.fixture
 def groups(lab, family, tmp_path, request):
-    """Yield groups(workers, *config), which makes a Lab with a datapath and a manager. The datapath is loaded with the options `load`, or
+    """Yield groups(workers, *config), which creates a Lab with a datapath and a manager. The datapath is loaded with the options `load`, or
     not at all if `load` is None. The parameter "IPv6" stands for the mark `families` with that family alone."""
     made, ipv6 = [], family == "ipv6" or getattr(request, "param", None) == "IPv6"
 

@@ -81,7 +81,7 @@ class Workers:
 
 
 def server_sql(workers, name="far", options=""):
-    """Return the statements that make the server and its user mapping."""
+    """Return the statements that create the server and its user mapping."""
     return f"""CREATE SERVER {name} FOREIGN DATA WRAPPER fpisa OPTIONS (workers '{workers.addresses}'{options});
 CREATE USER MAPPING FOR CURRENT_USER SERVER {name} OPTIONS (key '{workers.key}');"""
 

@@ -35,7 +35,7 @@ class Tables:
         return [f"{name} {kind}{' not null' if self.not_null.get(name, True) else ''}" for name, kind, _ in COLUMNS]
 
     def sql(self, server):
-        """Return the statements that make the tables again in both schemas."""
+        """Return the statements that recreate the tables in both schemas."""
         columns = [(name, sql, " NOT NULL" if self.not_null.get(name, True) else "") for name, _, sql in COLUMNS]
         text = "SET client_min_messages = error; DROP SCHEMA IF EXISTS near, far CASCADE; CREATE SCHEMA near; CREATE SCHEMA far;"
         for name, rows in self.rows.items():

@@ -16,7 +16,7 @@ class Far(Queries):
         self.sql = self.server.sql
 
     def create_server(self, listed):
-        """Make the foreign server `far` with these queries at the aggregator."""
+        """Create the foreign server `far` with these queries at the aggregator."""
         self.sql(f"""CREATE EXTENSION fpisa;
 CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '{",".join(self.net.addresses[:-1])}', aggregator '{self.net.address}',
     queries '{listed}', timeout '{int(20 * SLOW)}');

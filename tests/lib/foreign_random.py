@@ -63,7 +63,7 @@ class Table:
         return [f"{name} {kind}{' not null' if not_null else ''}" for name, kind, not_null in self.columns]
 
     def sql(self, near, far, server, name):
-        """Return the statements that make the table and the foreign table."""
+        """Return the statements that create the table and the foreign table."""
         columns = ", ".join(f"{n} {TYPES[k]}{' NOT NULL' if nn else ''}" for n, k, nn in self.columns)
         foreign = ", ".join(f"{n} {TYPES[k]}{' OPTIONS (bytes $$4$$)' if k == 'text' else ''}{' NOT NULL' if nn else ''}"
                             for n, k, nn in self.columns).replace("$$", "'")

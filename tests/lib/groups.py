@@ -116,7 +116,7 @@ class Groups:
                 {k: v for k, v in status.items() if k != "manager"})
 
     def empty(self):
-        """Return whether all groups and all their objects are gone."""
+        """Wait until all jobs are gone."""
         wait_until("the end of all jobs", lambda: not self.jobs())
 
     def settle(self):

@@ -27,7 +27,7 @@ struct fpisa_group {
 	uint32_t rank, size;
 };
 
-/* A reduce-scatter: the sum of all elements, of which recv gets a part. */
+/* A reduce-scatter: recv gets a part of the sum of all elements. */
 struct scatter {
 	char *sum;
 	void *recv;

@@ -19,7 +19,7 @@ PYARROW = os.path.join(BUILD, "pyarrow")
 
 
 def install(place, *packages):
-    """Install packages of PyPI into a place in the build folder, once. Skip the test if that fails."""
+    """Install packages from PyPI into a directory of the build folder, once. Skip the test if that fails."""
     os.makedirs(BUILD, exist_ok=True)
     with open(place + ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -21,7 +21,7 @@ class Program(ctypes.Structure):
 
 
 def program(families):
-    """Return the filter. Of all system calls it only refuses socket() of other families."""
+    """Return the filter. It refuses only socket() of other families, and no other system call."""
     n = len(families)
     code = [(LOAD, 0, 0, NUMBER), (IF_EQUAL, 0, n + 2, SOCKET), (LOAD, 0, 0, FIRST_ARGUMENT)]
     code += [(IF_EQUAL, n - i, 0, family) for i, family in enumerate(families)]

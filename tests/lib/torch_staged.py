@@ -42,7 +42,7 @@ def gpu_check(function):
 
 
 def use(argument):
-    """Use this device. Return its name."""
+    """Set DEVICE to "cuda", or to the device of the accelerator module in this file."""
     global STUB, DEVICE
     if argument == "cuda":
         DEVICE = "cuda"

@@ -433,7 +433,7 @@ def own_options():
 
 @check
 def split():
-    """split_group() makes groups with the options of their parent."""
+    """split_group() creates groups with the options of their parent."""
     if not hasattr(dist.group.WORLD, "split_group"):
         return
     exact = dist.new_group(pg_options={"mode": "exact"})
@@ -693,7 +693,7 @@ def forks():
 
 @check
 def destroyed_and_made_again():
-    """Process groups can be made again after a destroy, even with one store that still has the keys of the first group. PyTorch 1.13 itself
+    """Process groups can be created again after a destroy, even with one store that still has the keys of the first group. PyTorch 1.13 itself
     waits forever in that case."""
     dist.barrier()
     dist.destroy_process_group()

@@ -23,7 +23,7 @@ from torch.testing._internal import common_distributed
 import fpisa.torch  # noqa: F401
 
 SOURCE = os.path.join(os.path.dirname(common_distributed.__file__), "distributed", "distributed_test.py")
-# Where the tests have conditions for Gloo, the same holds for fpisa.
+# The tests' conditions for Gloo also apply to fpisa.
 AS_GLOO = [('BACKEND != "gloo"', 'BACKEND not in ("gloo", "fpisa")'), ('BACKEND == "gloo"', 'BACKEND in ("gloo", "fpisa")'),
            ('require_backend_is_available({"gloo"})', 'require_backend_is_available({"gloo", "fpisa"})')]
 

@@ -16,7 +16,7 @@ connection, and with "steps". The program prints one line of JSON for each step.
     {"fork": true}                       leave a child behind that does nothing, no answer
     {"spawn": true}                      leave a program behind that does nothing, no answer
     {"reconnect": true}                  close, and connect as before
-    {"nobody": true}                     be an ordinary user from now on, no answer
+    {"nobody": true}                     become an ordinary user, no answer
 
 "cpu" in the plan is the CPU to run on. The first line is the answer of the connection. The program stops at the first error.
 """

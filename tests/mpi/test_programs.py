@@ -94,7 +94,7 @@ def thermo(c, ranks, boxes, **env):
 
 @pytest.mark.parametrize("ranks", GRIDS)
 def test_lammps_bits(openmpi, ranks):
-    """In mode exact LAMMPS' table has the same digits whichever rank has which box. With Open MPI alone the digits differ on 4 and 8
+    """In mode exact LAMMPS' table has the same digits for every assignment of boxes to ranks. With Open MPI alone the digits differ on 4 and 8
     ranks."""
     boxes = list(range(ranks))
     others = boxes[1::2] + boxes[::2], random.Random(draw_seed()).sample(boxes, ranks)

@@ -48,7 +48,7 @@ def workers():
 
 @pytest.fixture
 def far(server, workers):
-    """Make a database with a server `far` and no table."""
+    """Create a database with a server `far` and no table."""
     workers.clear()
     server.sql("CREATE DATABASE far")
     server.sql(f"CREATE EXTENSION fpisa; {foreign.server_sql(workers)}", "far")

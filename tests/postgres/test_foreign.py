@@ -165,7 +165,7 @@ def test_parameters(far):
     for mode, said in (("force_custom_plan", "Remote Query: first 3 rows"), ("force_generic_plan", "Not Pushed Down: LIMIT and OFFSET")):
         rows = far(f"SET plan_cache_mode = {mode}; {prepare} EXPLAIN EXECUTE p(3); EXECUTE p(3); EXECUTE p(3)")
         assert any(said in r[0] for r in rows) and rows[-6:] == [("999",)] * 6
-    # The plan is made again when the server's options change.
+    # A new plan is made when the server's options change.
     rows = far(f"{prepare} EXECUTE p(1); ALTER SERVER far OPTIONS (ADD timeout '5'); EXECUTE p(1)")
     assert rows == [("999",)] * 2
 

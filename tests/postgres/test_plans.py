@@ -25,7 +25,7 @@ ALWAYS = "SET min_parallel_table_scan_size = 0; SET min_parallel_index_scan_size
 
 @pytest.fixture(scope="module")
 def tables(server):
-    """Make the tables. Return the rows as (g, x, y), with NULLs among them."""
+    """Create the tables. Return the rows as (g, x, y), with NULLs among them."""
     import random
     rng = random.Random(20)
     rows = [(rng.randrange(GROUPS), x if rng.random() < 0.99 else None, y if rng.random() < 0.99 else None)

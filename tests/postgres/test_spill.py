@@ -14,7 +14,7 @@ def reals(rng, n):
 
 
 def table(workers, far, name, rng, rows, keys):
-    """Make a table with rows in random order, so that a key has rows before and after a spill."""
+    """Create a table with rows in random order, so that a key has rows before and after a spill."""
     values = reals(rng, rows)
     workers.table(name, ("k int32", "d date", "x real"), [(rng.choice((None, rng.randrange(keys))), f"2024-02-{1 + rng.randrange(28):02}", x) for x in values])
     far(f"IMPORT FOREIGN SCHEMA x LIMIT TO ({name}) FROM SERVER far INTO public")

@@ -67,7 +67,7 @@ void harness_stages(struct harness *h, enum harness_stages s);
 void harness_hole(struct harness *h, uint8_t family, int stage); /* empty this slot, or FPISA_ADMISSION, in both banks */
 void harness_fill(struct harness *h, uint8_t family); /* fill the family's stage programs and its admission again */
 
-/* Make a job, with defaults for the fields of *j that are 0. All ranks have joined. */
+/* Create a job, with defaults for the fields of *j that are 0. All ranks have joined. */
 void harness_job(struct harness *h, uint32_t id, struct fpisa_job *j);
 
 /* Make an ADD from `rank` of job `id`, with `count` packed elements of *payload. `payload` may be NULL. */

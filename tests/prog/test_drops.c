@@ -307,7 +307,7 @@ static void no_port(void **state)
 }
 
 /*
- * Check a handmade exact job whose family lacks the registers for mode exact. No sum is made, and its slot does not
+ * Check a handmade exact job whose family lacks the registers for mode exact. No sum is computed, and its slot does not
  * change.
  */
 static void no_registers(void **state)

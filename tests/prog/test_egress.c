@@ -45,7 +45,7 @@ static int load(const struct bpf_insn *insns, size_t n)
 	return fd;
 }
 
-/* Make a veth pair. A frame redirected to v0 comes out of v1, which polls because it has a program. */
+/* Create a veth pair. A frame redirected to v0 comes out of v1, which polls because it has a program. */
 static void make_link(void)
 {
 	const struct bpf_insn pass[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K, .imm = XDP_PASS},
@@ -157,7 +157,7 @@ static void set_udp_checksum(struct frame *f)
 	memcpy(f->data + 40, &check, sizeof(check));
 }
 
-/* Make a job of three unicast workers. Ranks 0 and 2 are behind v0. */
+/* Create a job of three unicast workers. Ranks 0 and 2 are behind v0. */
 static struct fpisa_job make(struct frame *copy)
 {
 	struct fpisa_job j = {.workers = 3, .elements = N};

@@ -194,7 +194,7 @@ static void check_round(struct run *run, const struct cases_round *r)
 	run->cases += r->elements;
 }
 
-/* Make the jobs of the call. The kernel's jobs get these flags. Every run starts a generation. */
+/* Create the jobs of the call. The kernel's jobs get these flags. Every run starts a generation. */
 static void begin(struct run *run, uint8_t flags)
 {
 	if (fpisa_format_of(run->call.format).bytes == 1)

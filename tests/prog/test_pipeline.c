@@ -271,7 +271,7 @@ static void assert_lost(const struct fpisa_counters *before, struct frame *f)
 }
 
 /*
- * Check an empty slot whose substitute is missing too. No sum is made, every rank gets an ERROR, even after the
+ * Check an empty slot whose substitute is missing too. No sum is computed, every rank gets an ERROR, even after the
  * programs are back, and the slot is unlocked. In the next generation sums are correct.
  */
 static void round_lost_at(uint64_t seed, int hole)

@@ -28,7 +28,7 @@
 static struct vectors_rng rng;
 static struct fpisa_job root, flat, leaf[LEAVES];
 static uint32_t loss; /* percent of the frames between leaf and parent */
-static uint32_t room; /* bytes of a part that fit the way to the parent */
+static uint32_t room; /* bytes of a part that fit the MTU of the route to the parent */
 
 static void *map(const char *name)
 {
@@ -53,7 +53,7 @@ static void enter(uint32_t id)
 	write_entry("fpisa_sessions", id, &s);
 }
 
-/* Make a tree and a flat job of a format, with the operation's flags. */
+/* Create a tree and a flat job of a format, with the operation's flags. */
 static void make(uint8_t format)
 {
 	struct fpisa_job j = {

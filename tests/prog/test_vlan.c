@@ -9,7 +9,7 @@
 
 #define ID 7
 
-/* Make a job of two workers. */
+/* Create a job of two workers. */
 static struct fpisa_job make_vlan(uint8_t pipeline, uint16_t vlan, uint16_t stripped, uint64_t token)
 {
 	struct fpisa_job j = {.workers = 2,

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Make a virtual environment with a version of PyTorch from PyPI, for tests on a CPU: environment.py VERSION FOLDER"""
+"""Create a virtual environment with a version of PyTorch from PyPI, for tests on a CPU: environment.py VERSION FOLDER"""
 import glob
 import os
 import subprocess

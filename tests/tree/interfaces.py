@@ -50,7 +50,7 @@ def number(version):
     return tuple(map(int, version.split(".")))
 
 
-# -- the present interfaces as {(kind, name): description} -----------------------
+# -- the current interfaces as {(kind, name): description} -----------------------
 
 def members(body):
     """Return (name, type) of each member of a struct."""

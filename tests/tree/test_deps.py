@@ -116,7 +116,7 @@ def test_user_who_may_not_install(apt):
 
 
 def test_no_release_by_name():
-    """Tests and lists of packages ask only for packages that a release has, so they hold for the next release as well."""
+    """Tests and lists of packages ask only for packages that a release has, so they work on the next release as well."""
     with open(os.path.join(TOP, "vm", "kernels")) as f:
         suites = re.findall(r"^\S+\t(\w+)", f.read(), re.M)
     assert suites

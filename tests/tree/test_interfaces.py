@@ -17,7 +17,7 @@ def found():
 # -- the tree --------------------------------------------------------------------
 
 def test_record(found):
-    """doc/interfaces.txt records the present interfaces. After a change, name the change in NEWS.md, then run `make interfaces`."""
+    """doc/interfaces.txt records the current interfaces. After a change, name the change in NEWS.md, then run `make interfaces`."""
     items, soname = interfaces.recorded()
     assert interfaces.changes(found, items) == {}
     assert soname == f"libfpisa.so.{setting('SOVERSION')}"

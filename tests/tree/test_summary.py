@@ -38,7 +38,7 @@ def test_contenders():
 
 
 def test_all_reduce():
-    """The target holds from 16 MB on, and against other contenders only at N = 8."""
+    """The target applies from 16 MB on, and against other contenders only at N = 8."""
     def line(workers, size, mbit=100):
         return {"bench": "collective", "contender": "fpisa", "topology": "switch", "workers": workers, "rate_mbps": mbit, "bytes": size,
                 "cpu_busy": 0.5, "share": 0.96, "faster": 1.5}

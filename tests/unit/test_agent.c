@@ -109,8 +109,8 @@ static void asked_again_while_it_is_made(void **state)
 }
 
 /*
- * Check a job that is made after the first manager has gone and before the second manager's request. The job does not
- * answer that request.
+ * Check a job that is created after the first manager has gone and before the second manager's request. The job does
+ * not answer that request.
  */
 static void made_while_nobody_is_there(void **state)
 {

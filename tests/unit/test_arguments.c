@@ -5,7 +5,7 @@
  */
 #include "workers.h"
 
-/* Make an aggregator for one rank with 32 elements and window 4. */
+/* Create an aggregator for one rank with 32 elements and window 4. */
 static struct fpisa_mem *make_mem(void)
 {
 	const struct fpisa_mem_options o = {.size = sizeof(o), .workers = 1, .elements = 32, .window = 4};

@@ -121,7 +121,7 @@ static void port_is_free(void **state)
 	}
 }
 
-/* Check that the deadline holds while a child might still release the port, although another handle has the port. */
+/* Check that the call ends by its deadline while a child might release the port, although another handle has it. */
 static void port_is_taken(void **state)
 {
 	struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 100};

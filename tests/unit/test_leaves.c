@@ -48,7 +48,7 @@ static void fill(struct site *s)
 	}
 }
 
-/* Return the leaf of a host by the contract, or n: without ranks before with ranks, then by rate, then by place. */
+/* Return the leaf of a host by the contract, or n. Hosts without ranks come first, then higher rates, then lower places. */
 static uint32_t right_leaf(const struct site *s, uint32_t host)
 {
 	for (int busy = 0; busy < 2; busy++)
@@ -60,7 +60,7 @@ static uint32_t right_leaf(const struct site *s, uint32_t host)
 	return s->n;
 }
 
-/* Return the root by the contract, or n: of the aggregators outside of racks and without ranks the fastest, then the first. */
+/* Return the root by the contract, or n. It is the first of the fastest aggregators outside of racks and without ranks. */
 static uint32_t right_root(const struct site *s)
 {
 	for (int rate = 3; rate; rate--)

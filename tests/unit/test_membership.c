@@ -316,7 +316,7 @@ static void datapath_turn(struct world *w)
 	manager_made(&w->m, &made);
 }
 
-/* Make a group of callers first .. first + size - 1, as ranks 0 .. size - 1, each on its own host. */
+/* Create a group of callers first .. first + size - 1, as ranks 0 .. size - 1, each on its own host. */
 static void gather(struct world *w, int first, uint32_t size, const char *name, const char *owner)
 {
 	for (uint32_t r = 0; r < size; r++) {
@@ -575,7 +575,7 @@ static void own_elements(struct world *w, uint16_t asked)
 /*
  * Check ranks that do not request a number of elements. They get the smallest number that an aggregator supports,
  * wherever this aggregator is in the list. An aggregator that supports fewer elements than it was asked for still
- * counts as able to make jobs.
+ * counts as able to create jobs.
  */
 static void elements_of_the_smallest(void **state)
 {
@@ -728,7 +728,7 @@ static struct told *register_both(struct world *w, int i, uint32_t host, struct 
 	return t;
 }
 
-/* Let ranks join, of which the ranks in `six` have IPv6 addresses. */
+/* Let ranks join. Those in `six` have IPv6 addresses. */
 static void gather_both(struct world *w, const char *name, uint32_t size, uint64_t six)
 {
 	for (uint32_t r = 0; r < size; r++) {
@@ -853,7 +853,7 @@ static struct world *world_with_leaves(void)
 	return w;
 }
 
-/* Make a group of four ranks on hosts 1 and 2, in turn. */
+/* Create a group of four ranks on hosts 1 and 2, in turn. */
 static void gather_on_two_hosts(struct world *w, const char *name)
 {
 	for (uint32_t r = 0; r < 4; r++)
@@ -965,7 +965,7 @@ static void a_tree_is_made_again(void **state)
 	assert_last(&w->of[AGG + 1], FPISA_MANAGER_DROP);
 }
 
-/* A leaf that creates the job with a smaller window than the root makes the manager create the job again. */
+/* A leaf that creates the job with a smaller window than the root makes the manager recreate the job. */
 static void windows_of_a_tree(void **state)
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_MADE);
@@ -1517,7 +1517,7 @@ static void shares(void **state)
 }
 
 /*
- * Make a group of one rank, caller `at`, and ask for its first job in mode exact. Return the window, or 0 if the job
+ * Create a group of one rank, caller `at`, and ask for its first job in mode exact. Return the window, or 0 if the job
  * was refused.
  */
 static uint32_t exact_window(struct world *w, int at, const char *name, uint8_t format)
@@ -1925,7 +1925,8 @@ static void a_rank_cannot_go_on(void **state)
 }
 
 /*
- * Check that no rank waits forever if the helper is stuck. A job that the helper makes later is deleted with the group.
+ * Check that no rank waits forever if the helper is stuck. A job that the helper creates later is deleted with the
+ * group.
  */
 static void a_job_that_is_not_made(void **state)
 {

@@ -76,7 +76,7 @@ static void send_planes(struct tree *t, int first)
 	}
 }
 
-/* Write rows of packed numbers, one element after the other. Return their size. */
+/* Write rows of packed numbers: in each row, the same byte or word of every element. Return their size. */
 static size_t put_rows(uint8_t *out, __s64 *limbs, int n, uint32_t word)
 {
 	const uint32_t bytes = fpisa_packed_bytes(word), wide = bytes / 4 * 4;

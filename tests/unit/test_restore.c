@@ -318,8 +318,8 @@ static void may_be_repeated(void **state)
 
 /*
  * Check that the memory for failed calls in place, and for calls in progress, is limited. At the limit a call is
- * refused because of its own size, or because of the memory that other calls hold. Of a failed call, only the memory
- * between its changed chunks counts.
+ * refused because of its own size, or because of the memory that other calls hold. A failed call counts only the
+ * memory between its changed chunks.
  */
 static void bounded(void **state)
 {

@@ -103,8 +103,8 @@ static void windows(void **state)
 }
 
 /*
- * Check that values within 30 powers of two take the least memory, wherever the first value lies, even with subtracted
- * values and merges.
+ * Check that values within 30 powers of two take the smallest amount of memory, wherever the first value lies, even with
+ * subtracted values and merges.
  */
 static void few_exponents(void **state)
 {

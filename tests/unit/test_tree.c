@@ -405,7 +405,7 @@ static void shrink(struct world *w, uint32_t leaf)
 	fpisa_write_once(&w->root.job.live, w->root.job.live & ~w->gone_leaves);
 }
 
-/* Restart a rank, often, or a leaf or the root, which lose all their state. Or remove ranks. */
+/* Restart a rank (most often), a leaf or the root, which then loses all its state, or remove ranks. */
 static void disturb(struct world *w)
 {
 	const uint32_t leaf = below(w, w->leaves), what = below(w, 12);

@@ -128,7 +128,7 @@ static inline void add_to_batch(struct server *s, struct gso_batch *b, const voi
 	memcpy(b->data + b->frames++ * len, frame, len);
 }
 
-/* After the present result, send again the result that this rank got 2W chunks ago. */
+/* After the current result, send again the result that this rank got 2W chunks ago. */
 static inline void send_late(struct server *s, const unsigned char *frame, size_t len, const struct sockaddr_in *to,
 			     int rank)
 {

@@ -45,7 +45,7 @@ static inline uint32_t long_enough(void)
 	return 20000 * (slow ? (uint32_t)strtoul(slow, NULL, 10) : 1);
 }
 
-/* Make the plan's aggregator in the process. */
+/* Create the plan's aggregator in this process. */
 static inline struct fpisa_mem *mem_of_plan(const struct plan *p)
 {
 	struct fpisa_mem_options o = {

@@ -13,7 +13,7 @@
 /* Show this text now. */
 __attribute__((format(printf, 1, 2))) void progress_step(const char *fmt, ...);
 
-/* Return whether stderr is a terminal, and the last text was shown some tenths of a second ago. For loops. */
+/* Return whether stderr is a terminal, and the last text was shown some tenths of a second ago. Loops use this. */
 bool progress_due(void);
 
 /* Show "WHAT: 34%", if progress_due(). */

@@ -49,7 +49,7 @@ static bool report_other(void)
 	return cause;
 }
 
-/* Return what to try against an error, if the caller does not know better. */
+/* Return a default hint for an error, for callers without a better one. */
 static const char *usual_hint(int err)
 {
 	return err == -EPERM  ? "run as root, outside of a restricted container" :

@@ -233,7 +233,7 @@ static int help_of(const struct verbs *v, int argc, char **argv)
 
 /* -- dispatch ---------------------------------------------------------------- */
 
-/* More than a verb has open at a time; verbs that load programs or serve check what else they need */
+/* More descriptors than a verb has open at a time. Verbs that load programs or serve check further needs themselves. */
 #define DESCRIPTORS 100
 
 /*

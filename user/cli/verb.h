@@ -4,8 +4,8 @@
  * arguments and results of a verb.
  *
  * fpisa is three programs: the core, queries and the laboratory. Users type `fpisa VERB` for all of them. A program
- * that does not have the verb itself runs the program that has it, as git does: the file of that name beside its own,
- * else in ../libexec/fpisa, or, from there, in ../../sbin.
+ * that does not have the verb itself runs the program that has it, as git does: the file of that name in its own
+ * directory, else in ../libexec/fpisa, or, from there, in ../../sbin.
  */
 #ifndef FPISA_CLI_VERB_H
 #define FPISA_CLI_VERB_H

@@ -324,7 +324,7 @@ static int make_jobs(struct config *c, struct datapath *dp, struct made *m)
 	return err;
 }
 
-/* Remove the new objects. `before` says that a datapath was already pinned, which stays. */
+/* Remove the new objects. If `before`, a datapath was already pinned, and stays. */
 static void take_back(struct config *c, struct datapath *dp, const char *pin, bool before, const struct made *m)
 {
 	struct datapath_unloaded u;

@@ -259,7 +259,10 @@ static inline bool datapath_is_mixed(const struct fpisa_job *j)
 	return datapath_other_family(j) < j->workers;
 }
 
-/* Refuse a job with ranks of both families; `why` is a reason, as in "a tree's ranks have one family". Else return 0. */
+/*
+ * Refuse a job with ranks of both families; `why` is a reason, as in "a tree's ranks have one family". Return 0 for
+ * another job.
+ */
 int datapath_refuse_mixed(__u32 job, const struct fpisa_job *j, const char *why);
 
 /* Return whether the datapath may ask the kernel for routes to this job's ranks of one family, or does not need routes. */

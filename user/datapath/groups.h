@@ -15,8 +15,8 @@
 #include "lib/manager/protocol.h"
 #include "lib/manager/psk.h"
 
-#define GROUPS 64 /* most groups at the same time */
-/* most registered aggregators; an aggregator that is gone keeps its place until another needs the place */
+#define GROUPS 64 /* maximum number of groups at the same time */
+/* maximum number of registered aggregators; an aggregator that is gone keeps its place until another needs the place */
 #define AGGREGATORS 64
 
 struct group_job {

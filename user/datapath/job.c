@@ -89,7 +89,7 @@ static int end_session(struct datapath *dp, __u32 job)
 	return clear(dp, job, &dp->sessions[job].lock, sizeof(dp->sessions[job]));
 }
 
-/* Return the state in which a leaf begins; its first attempt is larger than all that it had before. */
+/* Return the state in which a leaf begins; its first attempt is larger than all its earlier attempts. */
 static struct fpisa_uplink first_attempt(__u32 job, const struct fpisa_job *j)
 {
 	struct timespec t;

@@ -9,7 +9,7 @@ void log_start(void);
 /* Return strerror(-err), and in brackets the message of the kernel or libbpf since log_start(). The text is static. */
 const char *reason(int err);
 
-/* Return what to try if programs could not be loaded. */
+/* Return a hint for programs that could not be loaded. */
 const char *load_hint(int err);
 
 #endif

@@ -38,7 +38,7 @@ static const char *const lo_path[FPISA_LO_SETTINGS] = {
 	[FPISA_LO_ACCEPT_LOCAL] = "/proc/sys/net/ipv4/conf/lo/accept_local",
 };
 
-/* The setting for all interfaces, which sets the same for lo; NULL: none does. */
+/* The setting for all interfaces, which also changes lo's; NULL: there is none. */
 static const char *const all_path[FPISA_LO_SETTINGS] = {
 	[FPISA_LO_FORWARDING] = "/proc/sys/net/ipv4/conf/all/forwarding",
 	[FPISA_LO_FORWARDING6] = "/proc/sys/net/ipv6/conf/all/forwarding",
@@ -162,7 +162,10 @@ static const char *table_hint(const struct fpisa_rank *at, int err)
 					  ", see net.ipv4.neigh.default.gc_thresh3";
 }
 
-/* Warn that the kernel refuses the neighbour before a leaf's parent. No frame of the leaf makes the kernel ask for it. */
+/*
+ * Warn that the kernel refuses the neighbour entry of the next hop to a leaf's parent. No frame of the leaf makes the
+ * kernel resolve it.
+ */
 static void warn_of_parent(__u32 job, const struct fpisa_job *j, int err)
 {
 	warning("job %u: the kernel does not keep the Ethernet address on the way to the parent: %s%s; if the counter "
@@ -253,7 +256,7 @@ static int list_needed(const struct release *r, struct needed *all)
 	return 0;
 }
 
-/* Release the neighbour entry of each rank, on the interface of the rank and on that of its present route. */
+/* Release the neighbour entry of each rank, on the interface of the rank and on that of its current route. */
 static void release_job(struct release *r, __u32 job, const struct fpisa_job *j, struct needed *all)
 {
 	__u32 seen[2 * (FPISA_MAX_WORKERS + 1)], n = 0;

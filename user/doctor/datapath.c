@@ -37,7 +37,7 @@ struct swap {
 };
 
 /*
- * Write the commands that create the job again with the present routes to its ranks. `swap`, which may be NULL, names
+ * Write the commands that create the job again with the current routes to its ranks. `swap`, which may be NULL, names
  * an interface to replace by another.
  */
 static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j, const struct swap *swap, char *out,
@@ -67,8 +67,8 @@ static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j,
 }
 
 /*
- * Check the job's address, or the two of a job with ranks of both families. Workers on this machine's own networks ask for
- * it by ARP; a router may forward frames of others.
+ * Check the job's address, or both addresses of a job with ranks of both families. Workers on this machine's own
+ * networks ask for it by ARP; a router may forward frames of others.
  */
 static void check_address(struct doctor *d, const struct fpisa_job *j, const char *subject)
 {
@@ -139,7 +139,10 @@ static void check_routes(struct doctor *d, __u32 job, const struct fpisa_job *j,
 			"for each again");
 }
 
-/* Check the route of a leaf to its parent, and the port there. Without either no rank can join. */
+/*
+ * Check the route of a leaf to its parent, and the port at which the route begins. Unless both are right, no rank can
+ * join.
+ */
 static void check_parent(struct doctor *d, const struct fpisa_job *j, const char *subject)
 {
 	char parent[PARENT_LEN], fix[FIX_LEN], dev[IF_NAMESIZE] = "?";

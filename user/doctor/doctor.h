@@ -28,7 +28,7 @@ enum level {
 	LEVELS,
 };
 
-#define FIX_LEN 6144 /* the longest fix: a job of 64 workers is made again */
+#define FIX_LEN 6144 /* the longest fix: a job of 64 workers is recreated */
 
 struct doctor {
 	const char *pin;	   /* as the user gave it, may be NULL */
@@ -82,7 +82,7 @@ void doctor_datapath(struct doctor *d);
 void doctor_manager(struct doctor *d, const char *file);
 
 /*
- * Return the command that makes the caller's key file unreadable for other users, or NULL if it is.
+ * Return the command that makes the caller's key file unreadable for other users, or NULL if it already is.
  */
 const char *doctor_key_fix(const char *file, char *fix, size_t size);
 

@@ -11,8 +11,8 @@
 
 enum rule {
 	NO_FRAMES = 1, /* no frames of other machines arrive at this kind */
-	ITS_PORTS,     /* no native XDP; load the ports of the interface, or use generic XDP */
-	ITS_PARENT,    /* no native XDP; load the interface below, or use generic XDP */
+	ITS_PORTS,     /* no native XDP; load the datapath on its ports, or use generic XDP */
+	ITS_PARENT,    /* no native XDP; load it on the interface below, or use generic XDP */
 	ITSELF,	       /* no native XDP, and the interfaces below are not suitable; use generic XDP */
 };
 

@@ -22,7 +22,7 @@ int netns_find(int id, char prefix[NETNS_PREFIX_LEN], int *fd);
 int netns_others(int (*fn)(const char *prefix, void *arg), void *arg, bool *hidden);
 
 /*
- * Move this thread into `fd`. Set *home to a descriptor of the present namespace, to which netns_leave() returns and
+ * Move this thread into `fd`. Set *home to a descriptor of the current namespace, to which netns_leave() returns and
  * which it closes.
  */
 int netns_enter(int fd, int *home);

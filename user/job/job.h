@@ -28,7 +28,7 @@ struct job_spec {
 	__u64 tagged;			      /* ranks whose port is below the VLAN device of their route */
 };
 
-/* Further places of a parameter, besides job add, the configuration file and job show. */
+/* Further places of a parameter, in addition to job add, the configuration file and job show. */
 #define JOB_IN_LIST 1u	/* in job list */
 #define JOB_IN_DEMO 2u	/* an option of demo, and in its JSON */
 #define JOB_IN_QUERY 4u /* an option of query add */

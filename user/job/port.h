@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A rank's port without the datapath, of which `job add` warns and which `doctor` reports. */
+/* A rank's port without the datapath, about which `job add` warns and which `doctor` reports. */
 #ifndef FPISA_JOB_PORT_H
 #define FPISA_JOB_PORT_H
 

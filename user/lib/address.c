@@ -64,7 +64,7 @@ int fpisa_parse_endpoint(const char *text, uint16_t default_port, struct fpisa_a
 	return 0;
 }
 
-/* Store a found address. Return whether it is one that other hosts can be told. */
+/* Store a found address. Return whether other hosts can use the address. */
 static int take_found(const struct addrinfo *a, uint16_t port, union fpisa_sockaddr *to)
 {
 	union fpisa_sockaddr found = {.v6 = {.sin6_family = AF_UNSPEC}};

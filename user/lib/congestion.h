@@ -55,7 +55,7 @@
  *	They lower it by one part in twice the number of ranks, because one of so many flows would halve its window
  *	(MulTCP, Crowcroft and Oechslin 1998), but at least by one part in PARTS.
  *
- * With several aggregators the queue of one of them may be full while others are empty. The least delay of a round is
+ * With several aggregators the queue of one of them may be full while others are empty. The smallest delay of a round is
  * then low. So each aggregator has a record of how long its own delay has been high. As long as such a queue exists,
  * losses at that aggregator lower the limit, by one part in the number of ranks, because the other aggregators have few
  * of the chunks in flight.
@@ -66,17 +66,17 @@
 #include <stdint.h>
 
 #define FPISA_CONGESTION_FIRST_BYTES 14600	/* initial window of TCP (RFC 6928) */
-#define FPISA_CONGESTION_LEAST 2		/* least chunks in flight for each aggregator */
-#define FPISA_CONGESTION_LOW_NS 4000000ull	/* least low mark */
+#define FPISA_CONGESTION_LEAST 2		/* minimum number of chunks in flight for each aggregator */
+#define FPISA_CONGESTION_LOW_NS 4000000ull	/* smallest low mark */
 #define FPISA_CONGESTION_LOW_MOST_NS 8000000ull /* largest low mark */
-#define FPISA_CONGESTION_TRY 16			/* rounds between two increases of the limit near a limit with a loss */
+#define FPISA_CONGESTION_TRY 16			/* rounds between two increases of the limit near `ceiling` */
 #define FPISA_CONGESTION_STEP_NS 40000000ull	/* time between two increases while other senders fill the queue */
 #define FPISA_CONGESTION_ONE 256
-#define FPISA_CONGESTION_PARTS 8  /* least reduction for a loss, as a part of the limit */
-#define FPISA_CONGESTION_KEEP 64  /* rounds for which the decision about the queue's cause holds */
+#define FPISA_CONGESTION_PARTS 8  /* smallest reduction for a loss: this fraction of the limit */
+#define FPISA_CONGESTION_KEEP 64  /* rounds for which the decision about the queue's cause is kept */
 #define FPISA_CONGESTION_SOON 16  /* results after which a round ends if the delay is high */
-#define FPISA_CONGESTION_RECENT 8 /* samples of which only the shortest round trip counts */
-#define FPISA_CONGESTION_QUEUED 3 /* times RECENT samples with a high delay after which there is a lasting queue */
+#define FPISA_CONGESTION_RECENT 8 /* number of latest samples, of which only the shortest round trip counts */
+#define FPISA_CONGESTION_QUEUED 3 /* runs of RECENT samples, all with a high delay, that show a lasting queue */
 #define FPISA_CONGESTION_LOSS_ONE (1u << 22) /* fpisa_congestion.loss if every chunk is lost */
 #define FPISA_CONGESTION_LOSS (FPISA_CONGESTION_LOSS_ONE / 2)
 #define FPISA_CONGESTION_BASE_SAMPLES (1 << 18) /* samples after which the shortest round trip is measured again */
@@ -94,12 +94,12 @@ struct fpisa_base {
 /* A round, which ends after `limit` results. Times without a sample are UINT64_MAX. */
 struct fpisa_congestion_round {
 	uint32_t results;
-	uint32_t samples, slow; /* number of round trips, and of those that are a quarter longer than the shortest */
+	uint32_t samples, slow; /* number of round trips, and of round trips a quarter longer than the shortest */
 	uint32_t queued;	/* number of results by an aggregator with a lasting queue */
-	uint64_t queue_ns;	/* least delay of the round */
+	uint64_t queue_ns;	/* smallest delay in the round */
 	uint64_t delays_ns; /* sum of all delays, each limited to four times the low mark, so that one pause has little effect */
 	uint64_t base_ns; /* shortest round trip by the aggregator of queue_ns */
-	uint64_t own_ns;  /* the least round trip of a chunk that this rank completed */
+	uint64_t own_ns;  /* shortest round trip of a chunk that this rank completed */
 };
 
 struct fpisa_congestion {
@@ -110,7 +110,7 @@ struct fpisa_congestion {
 	uint32_t low;	      /* the delay of the last round was low */
 	uint32_t starting;    /* there has been no queue yet */
 	uint32_t ceiling;     /* limit at the last loss of a frame; 0: no frame was lost */
-	uint32_t tried;	      /* rounds since the limit grew, above three quarters of ceiling */
+	uint32_t tried;	      /* rounds above three quarters of `ceiling` since the limit grew */
 	uint32_t beside;      /* rounds for which delay does not count, because other senders fill the queue */
 	uint32_t beside_one;  /* rounds for which other senders fill the queue of one of several aggregators */
 	uint32_t ours;	      /* rounds for which delay counts, because this rank fills the queue */
@@ -268,8 +268,8 @@ static inline void fpisa_congestion_tested(struct fpisa_congestion *c, const str
 
 /*
  * Lower the limit because the delay is above the high mark, or begin a test. With a round trip of `wanted_ns` the delay
- * would be low. Double a limit that is too small for a test, but only if this rank completed a chunk, because it may be
- * another rank that determines the speed.
+ * would be low. Double a limit that is too small for a test, but only if this rank completed a chunk, because another
+ * rank may determine the speed.
  */
 static inline void fpisa_congestion_high(struct fpisa_congestion *c, const struct fpisa_congestion_round *r,
 					 uint64_t wanted_ns)
@@ -385,7 +385,7 @@ static inline void fpisa_congestion_result(struct fpisa_congestion *c, uint64_t 
 		fpisa_congestion_round_ends(c, now);
 }
 
-/* Return whether the present loss rate permits n chunks in flight. */
+/* Return whether the current loss rate permits n chunks in flight. */
 static inline int fpisa_congestion_bears(const struct fpisa_congestion *c, uint64_t n)
 {
 	return n * n * c->loss <= FPISA_CONGESTION_LOSS;

@@ -3,7 +3,7 @@
  * A rank's connection to the manager. A thread keeps the connection, receives news about the other ranks, and
  * reconnects to a restarted manager. The thread receives the ports and jobs for the handles of the group, and ends
  * handles that cannot continue. The thread also reports to the manager which handles have failed at this rank, and for
- * which call this rank waits, so that no other rank waits for ever. doc/manager.md has the rules.
+ * which call this rank waits, so that no other rank waits forever. doc/manager.md has the rules.
  *
  * The connection is not an item of the group's engine, because the engine's thread runs on_done, which may take any
  * time. If that thread also ran the connection, a callback of 4 s would delay the group's next job and the report of a

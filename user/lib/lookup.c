@@ -15,7 +15,7 @@
 #include "base/fork.h"
 #include "lookup.h"
 
-#define MOST 16 /* most lookups of the process, including abandoned ones, because each lookup is a thread */
+#define MOST 16 /* maximum number of lookups in the process, including abandoned lookups; each lookup is a thread */
 
 static const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
 static atomic_int lookups;

@@ -104,8 +104,8 @@ static int progress(struct fpisa *f, uint64_t wait_ns)
 #define PATH_CAUSE_LEN 160
 
 /*
- * Write what to check about the MTU of the path, if the path may be the reason that frames of the job get no answer,
- * though the smaller HELLO got one. Else write nothing.
+ * Write a hint about the path MTU, if it may be the reason that frames of the job get no answer, although the smaller
+ * HELLO got one. Otherwise write nothing.
  */
 static void path_cause(const struct fpisa_shard *s, char text[PATH_CAUSE_LEN])
 {

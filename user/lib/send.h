@@ -4,7 +4,7 @@
 
 struct fpisa;
 
-/* Send what is ready or fresh, as far as the window allows. Return 0, or -errno if the handle has failed. */
+/* Send the ready and the fresh slots, as far as the window allows. Return 0, or -errno if the handle has failed. */
 int fpisa_send(struct fpisa *f);
 
 #endif

@@ -100,7 +100,7 @@ uint64_t fpisa_await(struct fpisa *f, uint64_t timeout_ns);
 /* Return whether fpisa_await() found nothing to receive. */
 int fpisa_is_quiet(const struct fpisa_shard *s);
 
-/* Return the time at which frames arrive that no descriptor reports, or FPISA_NEVER. */
+/* Return when to look next for frames that no descriptor reports, or FPISA_NEVER. */
 uint64_t fpisa_frames_due(const struct fpisa *f);
 
 /* Make waiting threads check again, because a request or a join has ended. */

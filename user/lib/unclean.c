@@ -77,7 +77,7 @@ struct part {
 	size_t bytes;
 };
 
-/* Return the elements of a chunk, and its scales, if the format has them. */
+/* Set p[0] to the elements of the chunk, and p[1] to its scales, if the format has them. */
 static void parts(const struct fpisa_unclean *u, uint64_t chunk, struct part p[2])
 {
 	uint64_t first = chunk * u->elements, left = u->count - first, n = left < u->elements ? left : u->elements;

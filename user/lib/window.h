@@ -125,7 +125,7 @@ struct fpisa_window_slot *fpisa_window_oldest(struct fpisa_window *w);
 struct fpisa_window_slot *fpisa_window_next_to_send(struct fpisa_window *w);
 
 /*
- * Return the virtual time of the window's next turn. The window with the least value that may send is the next to send.
+ * Return the virtual time of the window's next turn. Of the windows that may send, the one with the smallest value is next.
  */
 static inline uint64_t fpisa_window_turn(const struct fpisa_window *w)
 {

@@ -11,8 +11,8 @@
 #include "policy.h"
 
 /*
- * The most connections at a time: those of ranks and aggregators, those that are not in a group yet, and refused ones.
- * The process has 64 other descriptors.
+ * Maximum number of connections at a time: those of ranks and aggregators, those that are not in a group yet, and
+ * refused connections. The process has 64 other descriptors.
  */
 #define MANAGER_CONNECTIONS (GROUPS * FPISA_MAX_WORKERS + AGGREGATORS + 2 * MANAGER_WAITING)
 #define MANAGER_DESCRIPTORS (MANAGER_CONNECTIONS + 64)
@@ -81,13 +81,13 @@ struct manager_group_job {
 	__u64 asked, bound; /* bitmaps of ranks that have asked for the job, and that have bound their port */
 	__u32 window;	    /* window of the current attempt */
 	__u16 elements;	    /* in a frame, if the ranks did not give them and an aggregator has a small MTU; else 0 */
-	__u32 halved;	    /* halvings of the window at the present aggregator, which had no room */
+	__u32 halved;	    /* halvings of the window at the current aggregator, which had no room */
 	__u64 used;	    /* numbers that the jobs of a tree cannot have, because a leaf uses them for another job */
 	int tries;	    /* attempts to find free ports */
 	__u32 next_port;    /* first port that has not been tried */
 	__u64 making_ms;    /* when the manager began to create the job */
 	__u32 at;	    /* index of the aggregator that creates the job; they create it one after the other */
-	__u32 there;	    /* bitmap of aggregators that have made the job */
+	__u32 there;	    /* bitmap of aggregators that have created the job */
 	enum fpisa_manager_reason reason; /* why the job is refused to all ranks; 0: it is not refused */
 	__u64 ranks;
 	char text[FPISA_MANAGER_TEXT];
@@ -143,8 +143,8 @@ void manager_kill(struct manager *m, __u32 place, __u64 id);
 void manager_tick(struct manager *m);
 
 /*
- * Record the groups that gather, for readers of the records. Do not call this at each change: ranks that come and go
- * would keep the helper busy.
+ * Record the groups whose ranks are still joining, for readers of the records. Do not call this at each change: ranks
+ * that come and go would keep the helper busy.
  */
 void manager_record_gathering(struct manager *m);
 

@@ -303,7 +303,7 @@ static bool allowed(struct manager *m, struct manager_group *g, __u32 index, con
 
 /* -- making ----------------------------------------------------------------- */
 
-/* Make the job at the group's aggregators one after the other. The first aggregator sets the window that fits. */
+/* Create the job at the group's aggregators one after the other. The first aggregator sets the window that fits. */
 static void make(struct manager *m, struct manager_group *g, __u32 index)
 {
 	struct group_job *record;
@@ -449,7 +449,7 @@ static bool fits_smaller(const struct manager_group *g, __u32 index, const struc
 	       made->spec.elements < record->made.elements;
 }
 
-/* Have the present aggregator create the job with half the window. All windows of a tree are equal. */
+/* Have the current aggregator create the job with half the window. All windows of a tree are equal. */
 static void halve(struct manager *m, struct manager_group *g, __u32 index)
 {
 	struct manager_group_job *j = &g->job[index];

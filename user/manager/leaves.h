@@ -38,9 +38,9 @@ struct leaves_tree {
 /*
  * Choose the tree of a group with `size` ranks, 1 to FPISA_MAX_WORKERS, among `n` aggregators. The root is the fastest
  * aggregator that is neither in a rack nor at a site with ranks. If a site has several aggregators, its leaf is the
- * fastest of those whose own host has no ranks, or the fastest if all of these hosts have ranks. Of equally fast
- * aggregators the first in the list is chosen. If there is no tree, the result is the reason. NO_LEAF and TOO_MANY precede
- * NO_USE, which precedes NO_ROOT.
+ * fastest of those whose own host has no ranks, or the fastest if all of these hosts have ranks. Among equally fast
+ * aggregators, the first in the list is chosen. If there is no tree, the result is the reason. NO_LEAF and TOO_MANY
+ * precede NO_USE, which precedes NO_ROOT.
  */
 enum leaves_choice leaves_choose(const struct leaves_host *h, __u32 n, __u32 size, struct leaves_tree *t);
 

@@ -29,7 +29,7 @@ struct manager_network {
 	unsigned int bits; /* length of the prefix; of an IPv4 network 96 more */
 };
 
-/* Limits of what the groups of a key may have at a time */
+/* Limits for all groups of a key together */
 struct manager_quota {
 	__u32 groups, jobs, slots;
 };
@@ -84,8 +84,8 @@ struct manager_quota manager_quota_of(const struct manager_policy *p, const char
 /*
  * Return the window of a new job that wants `wanted` slots, a power of two. `free` slots are left, and `others` more
  * jobs may follow. The window is at most a quarter of the free slots, unless this is the last job. It also leaves each
- * of the other jobs the least window if there are enough slots for that. The job gets at least the least window, or 0
- * if even that is not free.
+ * of the other jobs the smallest window if there are enough slots for that. The job gets at least the smallest window,
+ * or 0 if even that is not free.
  */
 __u32 manager_window(__u32 wanted, __u32 free, __u32 others);
 

@@ -6,9 +6,9 @@
 #include "lib/base/shards.h"
 #include "shares.h"
 
-#define LEAST 0.005 /* part of the largest share: smaller shares become 0 */
+#define LEAST 0.005 /* fraction of the largest share below which a share becomes 0 */
 #define HALVINGS 200
-#define SLOW 1.05 /* times as long as the workers' links would take: worth a warning */
+#define SLOW 1.05 /* a sum that takes this many times as long as the workers' links need is worth a warning */
 
 /*
  * Return the share that a host can take in a time of t seconds for each bit of the vector. A dedicated aggregator
@@ -38,7 +38,7 @@ static double room_of_all(const struct shares_host *h, uint32_t n, uint32_t work
 	return sum;
 }
 
-/* Return the least time, but at least `least`, in which there is room for the whole vector. */
+/* Return the shortest time, but at least `least`, in which there is room for the whole vector. */
 static double solve(const struct shares_host *h, uint32_t n, uint32_t workers, double least)
 {
 	double low = least, high = least;

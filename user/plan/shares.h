@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The share of a vector for each aggregator of a cluster, and the least time of an all-reduce. All links are full-
- * duplex, and the switch between them can carry all that the links carry.
+ * The share of a vector for each aggregator of a cluster, and the shortest time of an all-reduce. All links are
+ * full-duplex, and the switch between them can carry all that the links carry.
  */
 #ifndef FPISA_SHARES_H
 #define FPISA_SHARES_H
@@ -50,11 +50,11 @@ struct racks {
 /* Return the number of workers of the largest rack. */
 uint32_t racks_most(const struct racks *r);
 
-/* Compute the least time of an all-reduce by the racks' tree, and by a ring that visits one rack after the other. */
+/* Compute the shortest time of an all-reduce by the racks' tree, and by a ring that visits one rack after the other. */
 struct shares racks_shares(const struct racks *r);
 
 /*
- * Write what `shares` means for `workers` of worker_bits that send to n aggregators, as a sentence without its full
+ * Describe what `shares` means for `workers` of worker_bits that send to n aggregators, as a sentence without its full
  * stop. Return false if no warning is needed. This is so if the sum takes less than a twentieth longer than by the
  * workers' links. If all links are full, it is also so if the sum takes no longer than by a ring.
  */

@@ -37,7 +37,7 @@ struct agent {
 	struct helper helper;
 	struct fpisa_psk psk;
 	bool keyed;	/* the next connection uses `psk`, the last key of the file */
-	bool colocated; /* the manager may be a host with the same file, and so this host */
+	bool colocated; /* this host may itself be the manager, because all hosts may have the same file */
 	union fpisa_sockaddr to[FPISA_HOST_ADDRESSES];
 	int addresses, at;
 	struct fpisa_channel *channel; /* connection to the manager; NULL: not connected */

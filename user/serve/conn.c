@@ -20,9 +20,9 @@
 
 #define LAST_WORD_MS 2000 /* time for sending the last message */
 #define BACKLOG 1024
-#define TURN 64	    /* most messages, or reads of discarded bytes, before the turn of other connections */
-#define STRANGERS 8 /* most events of connections outside groups, between events of ranks in groups */
-#define ACCEPTS 16  /* most new connections in one of these events */
+#define TURN 64	    /* maximum number of messages, or reads of discarded bytes, before other connections get a turn */
+#define STRANGERS 8 /* maximum number of events of connections outside groups, between events of ranks in groups */
+#define ACCEPTS 16  /* maximum number of new connections in one of these events */
 
 /* -- sockets ---------------------------------------------------------------- */
 

@@ -37,7 +37,7 @@ struct helper_request {
 	};
 };
 
-/* The present configuration. */
+/* The current configuration. */
 struct helper_news {
 	int err;		      /* nonzero: an error, which was reported; the configuration is unchanged */
 	struct manager_policy policy; /* key_file and user are not set */

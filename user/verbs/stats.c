@@ -53,7 +53,7 @@ static int take(const struct datapath *dp, int job, struct sample *s)
 
 static double rate_of(const struct sample *now, const struct sample *before, __u64 n, __u64 was)
 {
-	/* A job that was made again counts from zero. */
+	/* A recreated job counts from zero. */
 	return n < was || now->when <= before->when ? 0 : (n - was) / (now->when - before->when);
 }
 

@@ -16,7 +16,7 @@
 
 struct bank {
 	int filled;
-	bool stages; /* each slot holds a program of its own; otherwise the entry stands in */
+	bool stages; /* each slot has a program of its own; otherwise the entry replaces it */
 };
 
 static struct bank count_bank(const struct datapath_program *stage)

@@ -127,7 +127,7 @@ struct fdw_shape {
 	 */
 	bool one_more;
 	AttrNumber value; /* 0 if there is no value, or if `aggregated` has the values */
-	/* columns whose aggregates a query computes beside the number of rows; NIL if `value` is enough */
+	/* columns whose aggregates a query computes besides the number of rows; NIL if `value` is enough */
 	List *aggregated; /* 0 stands for the rows, which are only counted */
 	List *filters;	  /* for each of them, conditions of the rows to aggregate in the syntax of `where`, or "" */
 	/*
@@ -160,7 +160,7 @@ struct fdw_shape {
 	const char *joined_where; /* condition on rows of the joined table, in the syntax of `where` */
 };
 
-/* Values of which some are real or double precision and others are not. */
+/* Values, some of which are real or double precision and others not. */
 #define FDW_MIXED "mixed"
 
 enum fdw_output { FDW_COUNT = -1, FDW_SUM = -2, FDW_MIN = -3, FDW_MAX = -4, FDW_AVG = -5 };

@@ -58,7 +58,7 @@ typedef size_t sums_kernel32(struct sums_window *w, const float *x, size_t n);
 typedef __s64 sums_cell __attribute__((vector_size(16)));
 typedef int sums_kernel_limbs(const double *x, size_t n, int low, sums_cell *limb);
 
-/* The least and the greatest exponent field of some values. */
+/* The smallest and the largest exponent field of some values. */
 struct sums_extent {
 	__u32 least, most;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The steps of a heap whose first key is the least. Key i is the parent of keys 2 i + 1 and 2 i + 2. Each step moves a
+ * The steps of a heap whose first key is the smallest. Key i is the parent of keys 2 i + 1 and 2 i + 2. Each step moves a
  * hole, which is the position to which a key will be written. Define fpisa_heap_at(heap, i) before including this file.
  */
 #ifndef FPISA_QUERY_HEAP_H

@@ -76,7 +76,7 @@ static __always_inline __u64 fpisa_order_value64(__u64 key)
  */
 #define FPISA_SHORT_BITS 25
 
-/* Return the short place of a 128-bit integer. Of its magnitude, keep the length and the upper FPISA_SHORT_BITS bits. */
+/* Return the short place of a 128-bit integer. Keep the length and the upper FPISA_SHORT_BITS bits of its magnitude. */
 static __always_inline __u32 fpisa_short_integer(const __u64 wide[2])
 {
 	__u64 sign = 0 - (wide[1] >> 63), high = wide[1] ^ sign, low = wide[0] ^ sign;

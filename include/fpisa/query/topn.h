@@ -5,7 +5,7 @@
  * A heap contains the N largest keys of the rows counted so far. The smallest of these keys is T, which only rises.
  * Each row is counted at most once, because a frame is counted only if its sequence number is above those of all
  * counted frames of its worker. Rows that are counted are sent on. From other copies of a frame, only rows that are not
- * below T are sent on:
+ * below T are sent on, for these reasons:
  *
  *	The N rows that determine the last T were sent on when they were counted. They are
  *	never pruned from a later copy, because none is below T. So the master has them once

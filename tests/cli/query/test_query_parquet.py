@@ -287,7 +287,7 @@ def test_directory_files(directory, tmp_path):
 
 
 def test_directory_beside_column(directory):
-    """The value of a directory holds if files have a column of the same name."""
+    """If files have a column of a directory's name, the directory's value is used."""
     w, _, put_file = directory
     put_file("t/n=1/a.parquet", "SELECT 7 AS n, 'a' AS s")
     put_file("t/n=2/a.parquet", "SELECT 8 AS N, 'b' AS s")

@@ -674,7 +674,7 @@ def test_configuration_is_read_again(groups):
     for wrong, says in (("frob = 1", "frob"), ("key-file = /nowhere\n[nothing]", "nothing")):
         becomes(text.replace("[manager]", f"[manager]\n{wrong}"))
         goes_on(says)
-    # The pipe has no writer. The helper, which makes all jobs, does not wait for a writer.
+    # The pipe has no writer. The helper, which creates all jobs, does not wait for a writer.
     os.unlink(g.config)
     os.mkfifo(g.config)
     g.manager.send_signal(signal.SIGHUP)
@@ -881,8 +881,8 @@ def test_it_dies_with_who_started_it(groups):
 
 
 def test_unit_has_the_capabilities_it_needs(groups):
-    """The capabilities of the unit are sufficient with pins of another Unix group. The manager makes job and group, another user runs its
-    network process, and the manager reports that it is ready."""
+    """The capabilities of the unit are sufficient with pins of another Unix group. The manager creates a job and a group, another user
+    runs its network process, and the manager reports that it is ready."""
     with open(os.path.join(TOP, "user", "system", "fpisa-manager.service.in")) as f:
         unit = dict(line.split("=", 1) for line in f.read().splitlines() if re.match(r"\w+=", line))
     assert unit["ExecStart"] == "@SBINDIR@/fpisa serve" and unit["Type"] == "notify"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The manager makes many jobs per second. No job waits for a grace period of the kernel or keeps state of an old job."""
+"""The manager creates many jobs per second. No job waits for a grace period of the kernel or keeps state of an old job."""
 import pytest
 
 import job_requests

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Test joining a group by a host's name, in TLS 1.3 with a shared key. Each job has a fresh secret, and the manager's limits hold."""
+"""Test joining a group by a host's name, in TLS 1.3 with a shared key. Each job has a fresh secret, and the manager enforces its limits."""
 import contextlib
 import select
 import socket

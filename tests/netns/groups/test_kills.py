@@ -183,8 +183,8 @@ def test_ranks_of_aggregators(hosts, seconds):  # noqa: F811
 
 
 def kill_in_tree(site, module, seconds):  # noqa: F811
-    """Kill ranks, leaves and the root of a group's tree. Each returns. The group continues, with a tree if all are there. Only aggregators in
-    the group's generation are killed, because the death of another one does not end the generation."""
+    """Kill ranks, leaves and the root of a group's tree. Each starts again. The group continues, with a tree if all are alive. Only
+    aggregators in the group's generation are killed, because the death of another one does not end the generation."""
     rng, net, w, happened = random.Random(draw_seed()), site.net, Watched(), collections.Counter()
     steps = [{"check": kind, "times": 50, "seed": rng.randrange(3000)} for kind in ("float32", "float64", "int32", "float16")] * 500
     root = f"{net.subnet}2"
@@ -239,5 +239,5 @@ def test_trees(tree, seconds):  # noqa: F811
 @pytest.mark.long
 @pytest.mark.parametrize("seconds", [600])
 def test_racks(two_racks, seconds):  # noqa: F811
-    """Leaves of racks are killed, of which one is on a host of its own and one on a host with ranks."""
+    """Kill leaves of racks: one on a host of its own, and one on a host with ranks."""
     kill_in_tree(two_racks, racks, seconds)

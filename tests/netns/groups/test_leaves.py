@@ -141,7 +141,7 @@ def random_values(rng, n):
 
 
 def nearest(exact):
-    """Return the bytes of the float32 that is nearest to a rational. Of two that are equally near, return the even one."""
+    """Return the bytes of the float32 that is nearest to a rational. If two are equally near, return the even one."""
     word, = struct.unpack("<I", struct.pack("<f", float(exact)))
 
     def distance(w):
@@ -247,7 +247,7 @@ def test_doubles(site):
 
 
 def test_rank_that_does_not_call(site):
-    """At the deadline, the ranks of its leaf name the rank by its number in the group, and the others learn it from them."""
+    """At the deadline, the ranks of a missing rank's leaf name it by its number in the group. The other ranks learn the number from them."""
     late, step = 5, {"sum": "float32", "count": 1000}
     ranks = [site.start(host_of(r), "g", r, RANKS, step, {"sleep": 9} if r == late else step, hold=True, mode=MODE_EXACT,
                         timeout_ms=3000 if host_of(r) == host_of(late) else 9000) for r in range(RANKS)]

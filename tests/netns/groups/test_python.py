@@ -105,7 +105,7 @@ with fpisa.Group(sys.argv[1], "barrier", int(sys.argv[2]), 2) as g:
 
 @pytest.fixture
 def net(lab):
-    """Yield net(workers), which makes a Lab with a datapath."""
+    """Yield net(workers), which creates a Lab with a datapath."""
     def make(workers):
         made = lab(workers=workers)
         made.load()

@@ -81,7 +81,7 @@ def ports_finding(card):
 
 
 def job_behind_card(card, *options):
-    """Make a job with four ports whose worker is behind nic0."""
+    """Create a job with four ports whose worker is behind nic0."""
     card.ns.ip("addr add 10.97.0.1/24 dev nic0")
     card.ns.run(FPISA, "load", "nic0", "--mode", "skb", *options)
     card.ns.run(FPISA, "job", "add", 1, "--workers", "10.97.0.2", "--address", "10.97.0.1")

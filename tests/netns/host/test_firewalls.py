@@ -76,7 +76,7 @@ def test_requests_dropped_at_the_worker(lab):
 
 class Node:
     """A host with containers, as Docker and podman connect them: the bridge docker0, a veth pair for each container, and rules that
-    translate the source address of what leaves. `masquerade` has the options of that rule."""
+    translate the source address of outgoing packets. `masquerade` has the options of that rule."""
 
     def __init__(self, net, host, containers, masquerade=""):
         self.net, self.host = net, router(host)
@@ -104,7 +104,7 @@ class Node:
 
 @pytest.fixture
 def contained(lab):
-    """Yield contained(masquerade=""), which makes a lab whose ranks 1 and 2 are in containers of one host, and rank 0 is a host."""
+    """Yield contained(masquerade=""), which creates a lab whose ranks 1 and 2 are in containers of one host, and rank 0 is a host."""
     def make(masquerade=""):
         net = lab(workers=2)
         net.load()
@@ -115,7 +115,7 @@ def contained(lab):
 
 
 def add_translated(net):
-    """Make the job with the addresses and ports that the aggregator sees."""
+    """Create the job with the addresses and ports that the aggregator sees."""
     host = f"[{net.addresses[1]}]" if net.ipv6 else net.addresses[1]
     net.add_job(1, workers=[net.addresses[0], f"{host}:18000", f"{host}:18001"])
 
@@ -149,7 +149,7 @@ def test_translated_ranks(contained):
 
 
 def test_a_translation_that_expires(contained):
-    """If conntrack forgets a rank that pauses, the rank's next contribution makes the translation again."""
+    """If conntrack forgets a rank that pauses, the rank's next contribution recreates the translation."""
     net = contained()
     for name in "nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream":
         net.spaces[2].sysctl(name, 1, family="netfilter")

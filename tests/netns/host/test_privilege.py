@@ -47,7 +47,7 @@ def test_modes_of_pins(net):
         kind = "program" if re.fullmatch(r"fpisa|fpisa_mau\d|fpisa_steer|fpisa_cpu|fpisa_egress", name) else "map"
         assert stat.S_IMODE(st.st_mode) == (0o600 if kind == "program" else 0o640), name
         assert kind == "program" or st.st_gid == GROUP, name
-    assert "fpisa_man64" in os.listdir(PIN)	# `job add` makes this map
+    assert "fpisa_man64" in os.listdir(PIN)	# `job add` creates this map
 
 
 def test_without_group(lab):

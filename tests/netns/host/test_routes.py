@@ -226,8 +226,8 @@ def test_parent_that_the_kernel_does_not_take(lab):
 
 
 def test_route_that_changed(lab):
-    """After a route change, doctor names the ranks whose interface differs from the job's interface, and its command makes the job
-    again."""
+    """After a route change, doctor names the ranks whose interface differs from the job's interface, and its command recreates
+    the job."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)

@@ -84,7 +84,7 @@ def test_job_made_but_not_shown(lab):
 
 
 def test_done_but_not_shown(lab, tmp_path):
-    """If a verb has made a change and cannot write its report, its error says that the change is made."""
+    """If a verb has made a change and cannot write its report, its error says that the change was made."""
     net = lab()
     with open(tmp_path / "conf", "w") as f:
         f.write(f"[interface p0]\n[job 3]\nworkers = {','.join(net.addresses)}\n")
@@ -167,7 +167,7 @@ def test_job_flags(lab):
 
 
 def test_trees_that_are_refused(lab):
-    """Each refusal of a job of a tree says what to change, and the job that it then names is made."""
+    """Each refusal of a job of a tree says what to change, and the job that it then names is created."""
     net = lab()
     net.load()
     net.agg.ip("route add 192.0.2.1 dev p1")

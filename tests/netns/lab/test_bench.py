@@ -188,7 +188,7 @@ SHORT = ["--workers", "2", "--vector", "20000", "--elements", "64,256", "--windo
 
 
 def good(wire, rounds):
-    """Check that every setting is there, and that the best setting is chosen as the manual page says."""
+    """Check that the output has every setting, and that the best setting is chosen as the manual page says."""
     assert wire["workers"] == 2 and wire["rounds"] == rounds and wire["vector"] == 20000
     found = [(s["elements"], s["window"], s["pipeline"], s["threads"]) for s in wire["settings"]]
     assert sorted(found) == [(e, w, "fused", t) for e in (64, 256) for w in (4, 16) for t in (1, 2)]

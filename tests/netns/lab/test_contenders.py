@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Run both measurements of bench/contenders briefly. Every contender sums right, every figure is there, and nothing is left after an
+"""Run both measurements of bench/contenders briefly. Every contender sums right, no figure is missing, and nothing is left after an
 interrupt. The test does not check the size of the figures. test_bench.py tests `fpisa bench wire`."""
 import json
 import os

@@ -35,7 +35,7 @@ def soak(net, seconds):
 
 
 def lacking(out):
-    """Return the names of what a run draws at random and has not drawn."""
+    """Return the names of the random choices that the run has not covered."""
     drawn = {"rounds": out["rounds"] > out["workers"], "elements": out["elements"] > 10000, "retransmits": out["retransmits"] > 0,
              "operations": sum(n > 0 for n in out["operations"].values()) > 2,
              "completions": all(n > 0 for n in out["completions"].values()), "computed": out["computed"] > 0,

@@ -40,7 +40,7 @@ def test_load(lab, mode):
 
 
 def test_load_outlives_and_joins(lab):
-    """A second load, of other interfaces, uses the present datapath."""
+    """A second load, of other interfaces, uses the loaded datapath."""
     net = lab(workers=3)
     net.fpisa("load", "p0", "p1")
     net.add_job(7, *FUSED, workers=net.addresses[:2])

@@ -72,7 +72,7 @@ def test_apply(net, config):
     assert (jobs(net), programs(net)) == before
     net.fpisa("job", "shrink", "7", "1")
     assert "job 7: already running, with ranks 0" in config.apply()
-    # Missing parts are made again, and a job that the file does not name stays.
+    # Missing parts are recreated, and a job that the file does not name stays.
     net.fpisa("unload", "p1")
     net.fpisa("job", "del", "8")
     net.add_job(3)
@@ -133,7 +133,7 @@ def test_others_are_not_touched(net, config):
     config.apply()
     net.check_sum(7)
     before = jobs(net), programs(net)
-    # If the file differs from the running datapath, nothing is made.
+    # If the file differs from the running datapath, nothing is created.
     config.write((7, {"window": "32"}), (8, {"window": "16"}), (9, {}))
     assert not config.refused(r"job 7 runs with different parameters \(see fpisa job show 7\); run fpisa job del 7")
     config.write((7, {}), mode="skb")
@@ -199,7 +199,7 @@ def test_interrupted(net, config, tmp_path):
     config.write((1, {}), (2, {}))
 
     def applied(step, nth):
-        """Apply the file with a signal when a map fpisa_ports is made. The first job makes two such maps, one for itself and one for the
+        """Apply the file with a signal when a map fpisa_ports is created. The first job creates two such maps, one for itself and one for the
         namespace. The second job makes one."""
         status, out, err = interrupted(net.agg, tmp_path, step, nth, "config", "apply", config.path)
         assert (status, out) == (-signal.SIGTERM, "") and len(err.splitlines()) == 1

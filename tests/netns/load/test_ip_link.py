@@ -48,7 +48,7 @@ def test_trie_fills_itself(lab):
 
 
 def test_hole_in_the_program_array(lab):
-    """A stage whose slot is empty runs inline from the present PHV, and is counted. Each of the nine stages is tested in its own job."""
+    """A stage whose slot is empty runs inline from the current PHV, and is counted. Each of the nine stages is tested in its own job."""
     net = lab(workers=3)
     net.ip_link()
     for stage in range(9):

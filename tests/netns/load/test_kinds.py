@@ -12,7 +12,7 @@ NO_HEADERS = "has frames without Ethernet headers, which the datapath needs; loa
 IN_THE_STACK = "which has no native XDP; run fpisa load k0 --mode skb$"
 BELOW = "which has no native XDP; load p0 and name it in job add, ADDR@p0, or run fpisa load k0 --mode skb$"
 TUNNEL = "local 10.99.1.1 remote 10.99.1.2"
-# Each kind has the commands that make k0, and the refusal of native mode.
+# Each kind has the commands that create k0, and the refusal of native mode.
 KINDS = {
     "bridge": (["link add k0 type bridge", "link set p0 master k0"],
                r"is a bridge, which has no native XDP; load its ports that lead to workers \(ports: p0\), and name them in job add, ADDR@PORT, or run fpisa load k0 --mode skb$"),

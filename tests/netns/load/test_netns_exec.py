@@ -13,7 +13,7 @@ from shared import STORE
 
 @pytest.fixture
 def named(bpffs):
-    """Make a named namespace with the interface e0, and yield its name. /run belongs to the tests (fixtures.py)."""
+    """Create a named namespace with the interface e0, and yield its name. /run belongs to the tests (fixtures.py)."""
     name = "named0"
     for command in (f"netns add {name}", f"-n {name} link add e0 type veth peer name e1", f"-n {name} link set e0 up",
                     f"-n {name} link set e1 up", f"-n {name} addr add {ADDRESS}/24 dev e0"):

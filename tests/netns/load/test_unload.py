@@ -31,7 +31,7 @@ def test_unload_refusals(lab):
 
 
 def another(net):
-    """Make a network namespace with an interface, e0, and a process through which others can find the namespace."""
+    """Create a network namespace with an interface, e0, and a process through which others can find the namespace."""
     ns = net.netns()
     ns.ip("link add e0 type veth peer name e1", "link set e0 up", "link set e1 up")
     return ns, ns.spawn("sleep", "600")

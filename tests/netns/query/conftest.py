@@ -10,7 +10,7 @@ from queries import Queries
 
 @pytest.fixture
 def asked(lab, tmp_path):
-    """Yield asked(workers), which makes a Lab with a datapath, a host for each worker, and a host for the master."""
+    """Yield asked(workers), which creates a Lab with a datapath, a host for each worker, and a host for the master."""
     made = []
 
     def make(workers, mtu=MTU):

@@ -23,7 +23,7 @@ QUERIES = "topn 1 limit 500, topn 2 limit 500 ascending, table 3 limit 100 key-b
 
 @pytest.fixture
 def far(master):
-    """Make a server with queries of both kinds."""
+    """Create a server with queries of both kinds."""
     master.serve()
     master.add("topn", 500, "--key-bytes", 8, number=1)
     master.add("topn", 500, "--key-bytes", 8, "--ascending", number=2)

@@ -22,7 +22,7 @@ AT_AGGREGATOR = [("join", 1, {"key-bytes": 16, "filter": "bitmap", "filter-keys"
 
 @pytest.fixture
 def far(master):
-    """Make a server with queries that have filters, each with its own ports."""
+    """Create a server with queries that have filters, each with its own ports."""
     master.serve()
     listed, addresses = [], master.net.addresses
     for kind, number, options in AT_AGGREGATOR:

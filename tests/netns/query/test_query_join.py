@@ -116,7 +116,7 @@ def test_groups(asked):
 
 
 def test_lost_state(asked):
-    """If the query is made again while keys or rows are in flight, the run begins again with the keys."""
+    """If the query is recreated while keys or rows are in flight, the run begins again with the keys."""
     rng = random.Random(draw_seed())
     q = asked
     rows = spread(q, "big", BIG, big_rows(rng, 20000, KEYS))
@@ -171,7 +171,7 @@ def test_worker_goes_while_keys_come(asked, slow):
     answer, status, err = read_whole(p)
     assert status == 0 and answer["counts"]["restarts"] > 0, err
     assert sorted(r[0] for r in answer["rows"]) == sorted(2 * list(range(100)))
-    # the query is removed and not made again
+    # the query is removed and not recreated
     p = keying(q, slow, "--timeout", 2)
     q.remove()
     _, status, err = read_whole(p)

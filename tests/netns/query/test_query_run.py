@@ -212,7 +212,7 @@ def test_interrupted(asked):
     q.serve()
     q.add("table", 100, "--key-bytes", 8)
 
-    # The query is made again, so the run begins again.
+    # The query is recreated, so the run begins again.
     p = started(q)
     q.remove()
     q.add("table", 200, "--key-bytes", 8)
@@ -222,7 +222,7 @@ def test_interrupted(asked):
     assert {r[0]: (r[1], queries.number(r[2])) for r in answers["rows"]} == {k: v[:2] for k, v in want.items()}
     assert answers["counts"]["restarts"] > 0
 
-    # The query is removed and not made again, so the run ends with an error.
+    # The query is removed and not recreated, so the run ends with an error.
     p = started(q, "--timeout", 2)
     q.remove()
     _, status, err = read_whole(p)

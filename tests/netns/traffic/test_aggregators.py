@@ -138,7 +138,7 @@ def test_one_goes(jobs):
 
 
 def test_one_begins_anew(jobs):
-    """If the job of one aggregator is made again in the middle of a sum, no rank gets a sum from the new job. Then all ranks join again."""
+    """If the job of one aggregator is recreated in the middle of a sum, no rank gets a sum from the new job. Then all ranks join again."""
     procs = jobs.under_way(timeout_ms=3000)
     jobs.fpisa_at(1, "job", "del", JOB)
     jobs.job(1)

@@ -173,7 +173,7 @@ def spread_by(net, byte):
 
 
 def two_queues(net):
-    """Make the aggregator's link again, with two receive queues that two kernel threads on two CPUs poll. Return the CPUs."""
+    """Recreate the aggregator's link with two receive queues that two kernel threads on two CPUs poll. Return the CPUs."""
     cpus = sorted(os.sched_getaffinity(0))[:2]
     if len(cpus) < 2:
         pytest.skip("needs two CPUs")

@@ -65,7 +65,7 @@ def test_computing_hides_the_sum(net, transport):
 
 
 def test_without_it_nothing_is_hidden(net):
-    """Without options.progress the sum is made while all ranks wait. This is the reference for the test above."""
+    """Without options.progress the sum is computed while all ranks wait. This is the reference for the test above."""
     def share():
         plain = seconds_of_a_sum(net)
         answers = together(net, [computing(COMPUTE_S)] * RANKS)

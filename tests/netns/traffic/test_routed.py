@@ -174,7 +174,7 @@ def narrowed(routed, *ways, hops=2):
 
 def test_results_too_big(routed):
     """A router drops results. Its ICMP messages are counted, and `job show` and doctor name the rank and the MTU. Doctor's command
-    makes the job with smaller frames."""
+    recreates the job with smaller frames."""
     net = narrowed(routed, (1, "d0")).net
     assert f"no packet of the job's {size(net)} bytes has arrived yet, so check the MTU of the path" in error(net)
     assert net.counters(1, PIN)["v_path_mtu"] > 0

@@ -17,7 +17,7 @@ import trees  # noqa: E402
 
 JOB, HOSTS, RANKS = 5, 8, 8
 COUNT, ELEMENTS = 64000, 256
-BYTES = 2  # of a sum of eight numbers of up to 1001; the part is as long as the result
+BYTES = 2  # size of a sum of eight numbers of up to 1001; the part is as long as the result
 PINS = "/run/tree-hosts"  # a BPF filesystem for the tests of this file; the usual one belongs to a single test
 ROOT = "10.98.0.1"
 pytestmark = [pytest.mark.together, pytest.mark.long]

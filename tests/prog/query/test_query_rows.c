@@ -270,8 +270,8 @@ static void table(void **state)
 }
 
 /*
- * Check far more values than a limb holds without carries. Add 2^18 times the largest value, then as many of the least
- * value.
+ * Check far more values than a limb holds without carries. Add 2^18 times the largest value, then the smallest
+ * value as many times.
  */
 static void carries(void **state)
 {

@@ -412,7 +412,7 @@ static const struct __attribute__((packed)) {
 	struct fpisa_column column;
 } ready = {{.columns = 1}, {.type = FPISA_COLUMN_INT32, .name = "k"}};
 
-/* Make a query for all rows, with the workers' ends of its connections. */
+/* Create a query for all rows, with the workers' ends of its connections. */
 static struct fpisa_query *scan(struct fpisa_control_channel *end, uint32_t workers)
 {
 	static struct fpisa_psks keys = {.n = 1, .psk = {{.name = "n", .id = "00000001", .secret = "s"}}};

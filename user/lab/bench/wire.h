@@ -131,7 +131,7 @@ uint64_t bench_wire_warm(uint64_t share, uint32_t window, uint32_t elements);
 
 /* -- wire_report.c ------------------------------------------------------ */
 
-/* Among the settings within 5% of the highest goodput, choose the setting with the least CPU time. */
+/* Among the settings within 5% of the highest goodput, choose the setting with the shortest CPU time. */
 void bench_wire_choose(struct bench_wire *w);
 struct json_object *bench_wire_json(const struct bench_wire *w);
 void bench_wire_text(const struct bench_wire *w);

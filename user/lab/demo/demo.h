@@ -147,8 +147,8 @@ struct demo_check {
 /* -- options.c ---------------------------------------------------------- */
 
 /*
- * Parse the options and the job, except for what datapath_job_check() sets. Like a verb, the function may return
- * BAD_USAGE.
+ * Parse the options and the job, except for the fields that datapath_job_check() sets. Like a verb, the function may
+ * return BAD_USAGE.
  */
 int demo_parse(struct demo_options *o, struct fpisa_job *j, int argc, char **argv);
 

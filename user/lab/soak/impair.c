@@ -56,7 +56,7 @@ static int open_end(struct end *e, char prefix, uint32_t host)
 	return 0;
 }
 
-/* Forge a HELLO of this rank. Only use what an attacker has who can forge any address but has not received a cookie. */
+/* Forge a HELLO of this rank. Only use data of an attacker that can forge any address but has no cookie. */
 static void forge_hello(const unsigned char *frame, size_t n, const struct end *other, struct soak_shared *shared)
 {
 	_Alignas(8) unsigned char copy[FRAME_MAX];

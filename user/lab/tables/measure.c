@@ -38,7 +38,7 @@ void tables_random(enum fpisa_function fn, struct fpisa_format f, uint64_t seed,
 	}
 }
 
-/* Return the operands with number `index`, in the order that tables_measure() describes. */
+/* Store operand pair `index` in *a and *b, in the order that tables_measure() describes. */
 static void operands(enum fpisa_function fn, struct fpisa_format f, uint64_t seed, uint64_t index, uint32_t *a,
 		     uint32_t *b)
 {

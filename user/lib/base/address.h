@@ -32,7 +32,7 @@ static inline const char *fpisa_endpoint_text(const struct fpisa_address *a, uin
 	return text;
 }
 
-/* Read an address of either family. Return whether the text is one. An IPv4 address in IPv6's notation is not. */
+/* Read an address of either family. Return whether the text is an address, but not an IPv4 address in IPv6's notation. */
 static inline int fpisa_address_read(const char *text, struct fpisa_address *a)
 {
 	struct in_addr v4;
@@ -60,8 +60,8 @@ static inline int fpisa_lacks_brackets(const char *text)
 }
 
 /*
- * Cut "[ADDR]:PORT", "ADDR:PORT" or "ADDR", an IPv6 address with a port in brackets. Return the address's text, or NULL if
- * brackets are missing or do not match; *port becomes the port's, NULL if there is none.
+ * Cut "[ADDR]:PORT", "ADDR:PORT" or "ADDR", where an IPv6 address with a port is in brackets. Return the text of the
+ * address, or NULL if brackets are missing or do not match. Set *port to the text of the port, or to NULL if there is none.
  */
 static inline char *fpisa_cut_endpoint(char *text, char **port)
 {
@@ -93,7 +93,7 @@ static inline struct fpisa_address fpisa_network_of(const struct fpisa_address *
 	return n;
 }
 
-/* Return whether an IPv6 address is one of a link, fe80::/10, which other links do not know. */
+/* Return whether an IPv6 address is link-local (fe80::/10), so that it is unknown on other links. */
 static inline int fpisa_is_link_local(const struct fpisa_address *a)
 {
 	return a->b[0] == 0xfe && (a->b[1] & 0xc0) == 0x80;

@@ -35,7 +35,7 @@ static int inside(const struct fpisa_engine *e)
 	return pthread_equal(pthread_self(), e->thread);
 }
 
-/* Set the timer if `ns` is earlier than its present time, because the timer may expire too early, but not too late. */
+/* Set the timer if `ns` is earlier than its current time, because the timer may expire too early, but not too late. */
 static void set_timer(struct fpisa_engine *e, uint64_t ns)
 {
 	struct itimerspec t = {0};

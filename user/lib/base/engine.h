@@ -49,7 +49,7 @@ void fpisa_engine_add(struct fpisa_engine *e, struct fpisa_engine_item *item);
 void fpisa_engine_remove(struct fpisa_engine *e, struct fpisa_engine_item *item);
 
 /*
- * Watch `fds` descriptors, 0 to FPISA_ENGINE_FDS, in place of the present ones. run() is called while one of them is
+ * Watch `fds` descriptors, 0 to FPISA_ENGINE_FDS, in place of the current ones. run() is called while one of them is
  * readable. Stop watching descriptors before they are closed. On an error, return a negative errno and watch no
  * descriptor.
  */

@@ -31,7 +31,7 @@ int fpisa_fail(int error, const char *format, ...)
 	return error;
 }
 
-/* Return what helps if a resource of this process or host is used up. Return NULL for other errors. */
+/* Return a hint if a resource of this process or host is exhausted. Return NULL for other errors. */
 static const char *remedy(int error)
 {
 	switch (error) {

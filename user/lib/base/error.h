@@ -16,17 +16,17 @@ int fpisa_fail(int error, const char *format, ...) __attribute__((format(printf,
 /* Ranks for which this thread's last attempt to join was waiting, if the handle no longer exists. */
 extern __thread uint64_t fpisa_missing_at_join;
 
-/* what to try if memory is used up */
+/* hint if memory is exhausted */
 #define FPISA_MORE_MEMORY "free some memory, or raise the process's limit"
 
 /*
- * Return `hint` for an error, a negative errno. If a resource of this process or host is used up, return what helps
- * against that instead.
+ * Return `hint` for an error, a negative errno. If a resource of this process or host is exhausted, return a hint for
+ * that instead.
  */
 const char *fpisa_hint(int error, const char *hint);
 
 /*
- * Return strerror() for an error, a negative errno, and what helps if a resource of this process or host is used up.
+ * Return strerror() for an error, a negative errno, and a hint if a resource of this process or host is exhausted.
  * The text is valid until this thread's next call.
  */
 const char *fpisa_why(int error);

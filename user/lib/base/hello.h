@@ -66,8 +66,8 @@ uint64_t fpisa_incarnation_next(const struct fpisa_incarnation *i);
 int fpisa_incarnation_begin(struct fpisa_incarnation *i, uint64_t number);
 
 /*
- * Begin an attempt at one aggregator. `anew` is nonzero after another attempt of the same join; the pauses then
- * continue to grow.
+ * Begin an attempt at one aggregator. `anew` is nonzero after an earlier attempt of the same join; the pauses
+ * then continue to grow.
  */
 void fpisa_joining_begin(struct fpisa_joining *j, int anew);
 

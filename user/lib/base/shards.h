@@ -3,7 +3,7 @@
 #ifndef FPISA_SHARDS_H
 #define FPISA_SHARDS_H
 
-#define FPISA_MAX_SHARDS 16  /* most aggregators of one call */
+#define FPISA_MAX_SHARDS 16  /* maximum number of aggregators of one call */
 #define FPISA_MAX_WEIGHT 100 /* largest weight of an aggregator */
 
 #endif

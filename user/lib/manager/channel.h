@@ -10,7 +10,7 @@
 #include "protocol.h"
 #include "psk.h"
 
-#define FPISA_CHANNEL_QUEUE 32 /* most messages that can wait to be sent */
+#define FPISA_CHANNEL_QUEUE 32 /* maximum number of messages that wait to be sent */
 
 struct fpisa_channel;
 

@@ -17,7 +17,7 @@
 #define FPISA_MANAGER_BYTES 256	     /* size of every message */
 #define FPISA_MANAGER_NAME 64	     /* size of a group's name, including the terminating 0 */
 #define FPISA_MANAGER_TEXT 224	     /* size of the text of a refusal, including the terminating 0 */
-#define FPISA_MANAGER_JOBS 8	     /* most jobs of a group */
+#define FPISA_MANAGER_JOBS 8	     /* maximum number of jobs of a group */
 #define FPISA_MANAGER_LEAST_WINDOW 8 /* smallest window to which the manager shrinks a window */
 
 /* Intervals and limits of time; doc/manager.md, "Time". */

@@ -14,7 +14,7 @@
 #define FPISA_PSK_IDENTITY (FPISA_PSK_NAME + FPISA_PSK_ID) /* size of an identity, "NAME:ID", as in TLS */
 #define FPISA_PSK_BYTES 32
 #define FPISA_PSK_OF_A_NAME 2
-#define FPISA_PSK_MOST 128 /* most keys in a file */
+#define FPISA_PSK_MOST 128 /* maximum number of keys in a file */
 
 struct fpisa_psk {
 	char name[FPISA_PSK_NAME];

@@ -202,7 +202,7 @@ static enum fpisa_verdict take_welcome(struct fpisa_soft *s, struct packet *p, s
 	return v;
 }
 
-/* Return whether only the parent can have sent this RESULT, STATUS or ERROR in the present generation. */
+/* Return whether only the parent can have sent this RESULT, STATUS or ERROR in the current generation. */
 static int is_parents(const struct fpisa_soft *s, const struct packet *p, const struct fpisa_uplink *up, size_t payload)
 {
 	const int result = p->h->type == FPISA_TYPE_RESULT;

@@ -15,7 +15,7 @@
 #include "fpisa/address.h"
 #include "fpisa/tag.h"
 
-#define FPISA_BATCH 32 /* most frames per call */
+#define FPISA_BATCH 32 /* maximum number of frames per call */
 #define FPISA_TRANSPORT_FDS 2
 
 /* A frame to send: FPISA header, scales, payload and padding, each at a separate address. */
@@ -68,8 +68,8 @@ struct fpisa_transport_ops {
 	int (*fds)(struct fpisa_transport *t, int *fd);
 
 	/*
-	 * Return the time, by CLOCK_MONOTONIC, at which frames arrive that no descriptor reports, or UINT64_MAX if
-	 * there are no such frames. NULL: there are never such frames.
+	 * Return the time, by CLOCK_MONOTONIC, at which to look next for frames that no descriptor reports, or
+	 * UINT64_MAX if there are no such frames. NULL: there are never such frames.
 	 */
 	uint64_t (*due)(const struct fpisa_transport *t);
 

@@ -49,7 +49,7 @@ struct udp {
 	struct fpisa_address source; /* source of the replies */
 	struct fpisa_membership {
 		struct fpisa_address group; /* multicast address that the socket has joined; :: if none */
-		struct in_addr local;	    /* our address on the way to the aggregator, over IPv4 */
+		struct in_addr local;	    /* our source address towards the aggregator, over IPv4 */
 		unsigned int ifindex;
 	} member;
 	struct udp *first,

@@ -81,7 +81,7 @@ static uint16_t checksum(uint64_t sum)
 	return (uint16_t)~sum;
 }
 
-/* Return the sum of the 16-bit words of `n` bytes. A frame is a multiple of 4 bytes long, as all frames of a job are. */
+/* Return the sum of the 16-bit words of `n` bytes. Every frame of a job is a multiple of 4 bytes long. */
 static uint64_t sum_of(const unsigned char *p, uint32_t n)
 {
 	uint64_t sum = 0;
@@ -434,7 +434,7 @@ static int xsk_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 		.from = htons(x->port),
 		.to = htons(x->local_port),
 	};
-	/* Keep the socket for further generations, even with its present size for a larger window. */
+	/* Keep the socket for further generations, even with its current size for a larger window. */
 	if (stays)
 		return (int)(x->socket.size / 2);
 	fpisa_fork_hold();

@@ -43,7 +43,7 @@ int datapath_query(const struct datapath *dp, __u32 query, struct fpisa_job *out
 int datapath_query_state(const struct datapath *dp, __u32 query, struct fpisa_query_state *out);
 int datapath_query_counters(const struct datapath *dp, __u32 query, struct fpisa_query_counters *sum);
 
-/* Load the program of every kind of query without attaching or pinning, and measure the program. */
+/* Load the program of each kind of query, without attaching or pinning it, and measure it. */
 int datapath_query_resources(struct datapath_resources *r);
 
 #endif

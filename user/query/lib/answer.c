@@ -20,7 +20,7 @@ enum aggregate { COUNT, SUM, MIN, MAX, AVG, AGGREGATES };
 
 _Static_assert(sizeof(aggregates) / sizeof(aggregates[0]) == AGGREGATES, "each aggregate has a position");
 
-#define NAME_MORE sizeof("count() filter ()") /* bytes of the name of an aggregate beside its value and conditions */
+#define NAME_MORE sizeof("count() filter ()") /* bytes of the name of an aggregate besides its value and conditions */
 #define COLUMN_TEXT (FPISA_COLUMN_NAME + FPISA_COLUMN_TYPE_MOST + 16)
 #define CELL FPISA_DECIMAL_TEXT /* maximum size in bytes of a group's column as text */
 
@@ -100,7 +100,7 @@ static int check_columns(const struct fpisa_query *q)
 
 /*
  * Choose the form of values, the shortest that all of them have. Rows that do not pass an aggregator may have doubles
- * beside integers, in the bytes of the longest form.
+ * as well as integers, in the bytes of the longest form.
  */
 static int choose_form(struct fpisa_query *q)
 {

@@ -14,7 +14,7 @@
 #define ROWS 8192	/* maximum number of rows of a batch */
 #define TEXT (64 << 20) /* bytes of texts of a column, after which a batch ends */
 #define PAUSE_MS 10	/* a batch ends if no row arrives in this time */
-#define NUMBER 3	/* buffers of a column of texts, the most of any column: validity, offsets, bytes */
+#define NUMBER 3	/* buffers of a column of texts, the maximum of any column: validity, offsets, bytes */
 
 _Static_assert(TEXT + (1 << 21) < INT32_MAX, "offsets have 32 bits");
 

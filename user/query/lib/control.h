@@ -64,7 +64,7 @@ enum fpisa_control_type {
 enum fpisa_query_way {
 	FPISA_WAY_SENT,
 	FPISA_WAY_REDUCED, /* pruned them, or added them by key */
-	FPISA_WAY_STOPPED, /* stopped to add them by key, because it found too many keys */
+	FPISA_WAY_STOPPED, /* stopped adding them by key, because it found too many keys */
 };
 
 struct fpisa_query_open {

@@ -180,7 +180,7 @@ int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_opt
 int fpisa_query_call(struct fpisa_query *q, struct fpisa_query_worker *w);
 int fpisa_query_worker_turn(struct fpisa_query *q, struct fpisa_query_worker *w);
 void fpisa_query_worker_watch(struct fpisa_query *q,
-			      struct fpisa_query_worker *w); /* watches for what to receive and send */
+			      struct fpisa_query_worker *w); /* watches the connection for input and output */
 int fpisa_query_start(struct fpisa_query *q);		     /* begins an attempt */
 /* begins the next attempt, unless there were too many attempts */
 int fpisa_query_restart(struct fpisa_query *q);

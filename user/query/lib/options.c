@@ -43,7 +43,7 @@ static int is_list(const char *values)
 	return !rc;
 }
 
-/* Choose where rows are pruned or added up. Whether workers add up their rows, they decide themselves. */
+/* Choose where rows are pruned or added up. Workers decide themselves whether to add up their rows. */
 static void choose_pruning(struct fpisa_query *q)
 {
 	struct fpisa_query_options *o = &q->options;

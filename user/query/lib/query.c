@@ -287,7 +287,7 @@ static int turn_workers(struct fpisa_query *q)
 	return rc;
 }
 
-/* Make one turn. Handle the events of all descriptors first, and then the work that is due. */
+/* Run one turn. Handle the events of all descriptors first, and then the work that is due. */
 static int turn(struct fpisa_query *q, int timeout_ms)
 {
 	struct epoll_event e[EVENTS];

@@ -109,7 +109,7 @@ static double threshold(const struct shown *s)
 						      real_of(place);
 }
 
-/* Return the number of keys for which the filter is made. A bitmap supports keys below this number. */
+/* Return the number of keys for which the filter was created. A bitmap supports keys below this number. */
 static __u64 filter_keys(const struct fpisa_job *j)
 {
 	return (j->query.flags & FPISA_QUERY_BITMAP ? (__u64)FPISA_FILTER_BLOCK_KEYS : (__u64)FPISA_FILTER_BLOOM_KEYS)

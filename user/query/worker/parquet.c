@@ -15,7 +15,7 @@
 
 #define PLACE "file_row_number"
 #define FILE_NUMBER "file_index"
-#define FILE_BITS 40 /* a place is the number of a file, and below it the number of a row of the file in so many bits */
+#define FILE_BITS 40 /* a place is the number of a file and, in this many lower bits, the number of a row */
 
 /* -- types -------------------------------------------------------------------- */
 

@@ -29,7 +29,7 @@ struct source {
 	uint64_t *null_rows; /* places of the first rows whose value is NULL, at most as many as the query's limit */
 	size_t n_null_rows, room;
 	bool reduces; /* whether the worker prunes or aggregates rows */
-	bool adapts;  /* whether the worker stops to aggregate if the first rows have too many keys */
+	bool adapts;  /* whether the worker stops aggregating if the first rows have too many keys */
 	bool stopped; /* whether it has stopped, so that the remaining rows follow the aggregated ones */
 	uint64_t reduced;
 	struct reduction reduction;
