@@ -130,7 +130,7 @@ def query(table: str, workers: List, *, key_file: Union[str, os.PathLike[str], N
     """
     default = "auto" if aggregator is None and join is None else "network"
     several = listed(value, "value")
-    first = several if several is None or limit or b"," not in several else None
+    first = several if several is None or limit or not set(b",(*") & set(several) else None
     with opened(QueryOptions(
             table=text(table, "table"), workers=listed(workers, "workers"),
             key_file=text(None if key_file is None else os.fsencode(key_file), "key_file"), by=listed(by, "by"), value=first,

@@ -118,8 +118,29 @@ def test_having_of_several(worker):
         status, out, err = ask(worker, "--by", "k", "--value", values, "--having", "sum(a)>1.5", table="several")
         assert status == 0 and [line.split(",")[0] for line in out.splitlines()] == ["k", "1"], (values, out, err)
     for having in ("sum(a real)>1", "sum(c)>1", "sum()>1", "sum>1"):
-        status, out, err = ask(worker, "--by", "k", "--value", "a real,b real", "--having", having, table="several")
-        assert status == 2 and not out and "name one: sum(COLUMN)" in err, (having, status, err)
+        check_refused(worker, having, "count, count(a), sum(a), min(a), max(a), avg(a), count(b), sum(b), min(b), max(b), avg(b)",
+                      "--value", "a real,b real", table="several")
+
+
+def check_refused(worker, having, has, *options, table, by="k"):
+    status, out, err = ask(worker, "--by", by, "--having", having, *options, table=table)
+    said = f"fpisa: query run: --having {having.rsplit('>', 1)[0]}: the answer has no such aggregate; take one of {has}"
+    assert (status, out, err.splitlines()[0]) == (2, "", said), (having, options)
+
+
+def test_having_that_the_answer_lacks(worker):
+    """The error lists the aggregates of the answer, whatever they are of. A column of the key is none of them."""
+    worker.table("lacks", ["k int32 not null", "sum int32", "a real", "m decimal(9,2)"], [(1, 2, 1.0, "1.5")])
+    single, rows = "count, sum, min, max, avg", "count, count(a), sum(a), min(a), max(a), avg(a), count(*) filter (a>0)"
+    for having, has, options in (("sum(a)>1", single, ("--value", "a")), ("sum>1", "count", ()),
+                                 ("sum(*) filter (a>0)>1", rows, ("--value", "a,* filter (a>0)")), ("min(*)>1", rows, ("--value", "a,* filter (a>0)")),
+                                 ("count(distinct a real)>1", "count, count(distinct a)", ("--distinct", "a real")),
+                                 ("sum>1", "count, count(distinct a)", ("--distinct", "a"))):
+        check_refused(worker, having, has, *options, table="lacks")
+    check_refused(worker, "sum>1", "count", table="lacks", by="m,sum")
+    for having, options in (("count(*) filter (a>0)>0", ("--value", "a,* filter (a>0)")), ("count(distinct a)>0", ("--distinct", "a real"))):
+        status, out, err = ask(worker, "--by", "k", "--having", having, *options, table="lacks")
+        assert status == 0 and len(out.splitlines()) == 2, (having, err)
 
 
 def test_having_specials(worker):

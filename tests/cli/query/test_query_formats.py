@@ -3,8 +3,10 @@
 import datetime
 import decimal
 import fractions
+import json
 import math
 import random
+import socket
 import struct
 import subprocess
 
@@ -143,6 +145,54 @@ def test_parquet(table, tmp_path):
     assert {name: type_ for name, type_, *_ in described} == IN_DUCKDB
     sums = duckdb.sql(f"SELECT sum(m), count(*) FROM '{tmp_path}/t.parquet'").fetchall()
     assert sums == [(sum(r["m"] for r in rows if r["m"] is not None), ROWS)]
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "arrow", "parquet"])
+def test_places(table, tmp_path, form):
+    """The answer goes to a socket, and to the end of a file, as it goes to a pipe."""
+    w, rows = table
+    env = parquet.engine()[1] if form == "parquet" else None
+    argv = [FPISA, "query", "run", "t", "--workers", w.addresses, "--key", w.key_file, "--prune", "none", "--columns", "k", "--format", form]
+    path = tmp_path / "end"
+    path.write_bytes(b"before")
+    with open(path, "ab") as f:
+        subprocess.run(argv, stdout=f, check=True, env=env, stderr=subprocess.DEVNULL)
+    here, there = socket.socketpair()
+    with here, there, subprocess.Popen(argv, stdout=there, env=env, stderr=subprocess.PIPE) as p:
+        there.close()
+        got = b"".join(iter(lambda: here.recv(1 << 16), b""))
+        assert p.wait() == 0, p.stderr.read()
+    for data in got, path.read_bytes().removeprefix(b"before"):
+        said = parquet.arrow_table(data, form)[1] if form in ("arrow", "parquet") else None
+        found = [r["k"] for r in said] if said is not None else [r[0] for r in json.loads(data)["rows"]] if form == "json" else list(map(int, data.split()[1:]))
+        assert found == [r["k"] for r in rows]
+    with open("/dev/full", "wb") as f:
+        p = subprocess.run(argv, stdout=f, env=env, stderr=subprocess.PIPE, text=True)
+    assert (p.returncode, p.stderr) == (1, "fpisa: query run: cannot write to stdout: No space left on device\n")
+
+
+def test_name_that_is_not_utf8(table):
+    """The name of a column may contain a condition, and so any bytes. CSV takes them."""
+    w, _ = table
+    options = "--by", "k", "--value", b"r,* filter (s<>'\xff')"
+    status, out, _ = ask(w, "csv", *options)
+    assert status == 0 and b"count(*) filter (s<>'\xff')" in out.splitlines()[0]
+    for form, of in ("json", "JSON"), ("arrow", "Arrow"):
+        status, out, err = ask(w, form, *options)
+        assert status == 1 and not out and f"not UTF-8, which {of} requires" in err, (form, out, err)
+
+
+@pytest.mark.parametrize("value", ["r", "r filter (i>0)", "* filter (i>0)", ["r filter (i>0)"], ["r", "d filter (i>0,k<3)"]])
+def test_python(table, value):
+    """fpisa.query() takes the values that --value takes, one or several."""
+    w, _ = table
+    program = """
+import fpisa, json, pickle, sys
+sys.stdout.buffer.write(pickle.dumps(fpisa.query("t", sys.argv[1], key_file=sys.argv[2], by="k", value=json.loads(sys.argv[3])).to_pylist()))"""
+    env = {"PYTHONPATH": f"{parquet.TOP}/adapters/python", "FPISA_QUERY_LIBRARY": f"{parquet.BUILD}/libfpisa-query.so"}
+    got = parquet.with_pyarrow(program, w.addresses, w.key_file, json.dumps(value), env=env)
+    want = answer(w, "--by", "k", "--value", value if isinstance(value, str) else ",".join(value))[1]
+    assert sorted(map(str, got)) == sorted(map(str, want))
 
 
 def test_refusals(table):

@@ -104,6 +104,10 @@ static int describe_field(const struct fpisa_column *c, const char *name, struct
 {
 	char format[16], *text = NULL;
 
+	if (!fpisa_is_utf8(name))
+		return fpisa_fail(-EILSEQ,
+				  "the conditions of a value are not UTF-8, which Arrow requires for the names of "
+				  "columns; choose another format");
 	format_of(c, format);
 	if (asprintf(&text, "%s%c%s", format, 0, name) < 0)
 		return no_memory();

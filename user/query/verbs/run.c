@@ -276,37 +276,6 @@ static int take(struct asked *a, int opt, char *arg)
 	return err;
 }
 
-#define DISTINCT "count(distinct "
-#define FILTER " filter ("
-
-/* Return whether the text after a column is the conditions of the value. */
-static bool is_filter(const struct fpisa_value_entry *e, const char *text)
-{
-	if (!e->filter)
-		return !*text;
-	return strlen(text) == strlen(FILTER) + e->filter_len + 1 && !strncmp(text, FILTER, strlen(FILTER)) &&
-	       !strncmp(text + strlen(FILTER), e->filter, e->filter_len);
-}
-
-/* Return whether the answer has the column of --having. */
-static bool has_column(const struct fpisa_query_options *o, const char *column)
-{
-	const char *name = strchr(column, '('), *at = o->values;
-	struct fpisa_value_entry e;
-	size_t n;
-
-	if (!name)
-		return !strcmp(column, "count") || o->value;
-	n = strcspn(++name, ")");
-	if (o->distinct && !strncmp(column, DISTINCT, strlen(DISTINCT)))
-		return n == strlen(DISTINCT) - strlen("count(") + strlen(o->distinct) && !name[n + 1] &&
-		       !strncmp(column + strlen(DISTINCT), o->distinct, strlen(o->distinct));
-	while (at && fpisa_value_next(&at, &e) > 0)
-		if (e.name == n && !strncmp(e.text, name, n) && is_filter(&e, name + n + 1))
-			return true;
-	return false;
-}
-
 /* A list of --value, or a value with conditions, is for aggregates. */
 static void take_list(struct fpisa_query_options *o)
 {
@@ -344,9 +313,6 @@ static int check(const struct asked *a)
 		return refuse(BAD_USAGE, "query run: --by names the columns of the answer; leave --columns out");
 	if (!o->by && !o->total && (*a->having.comparison || o->preaggregate))
 		return refuse(BAD_USAGE, "query run: --having and --preaggregate require --by or --total");
-	if (a->having.column && !has_column(o, a->having.column))
-		return refuse(BAD_USAGE, "query run: --having %s requires --value%s", a->having.column,
-			      o->values ? "; with several columns, name one: sum(COLUMN)" : "");
 	if (!o->join != !o->on || (o->join_where && !o->join))
 		return refuse(BAD_USAGE,
 			      "query run: --join TABLE and --on A=B require each other; --join-where requires both");
@@ -428,21 +394,32 @@ static int compare(const struct having *h, uint32_t type, const char *text)
 	return x < h->number ? -1 : x > h->number;
 }
 
-/* The columns of the answer, and the rows to keep. */
+/* The columns of the answer, and the rows to keep. The aggregates follow the columns of the key. */
 struct answer {
 	const struct having *having;
 	const struct fpisa_query_column *column;
-	uint32_t n;
+	uint32_t n, keys;
 };
 
+/* Return the number of columns in the list, which may be NULL. */
+static uint32_t count_list(const char *list)
+{
+	struct fpisa_value_entry e;
+	uint32_t n = 0;
+
+	while (list && fpisa_value_next(&list, &e) > 0)
+		n++;
+	return n;
+}
+
+/* Return the column that --having names, or of->n. */
 static uint32_t column_of(const struct answer *of)
 {
-	uint32_t n = of->n;
+	uint32_t i = of->keys;
 
-	/* Search from the end, because a column of the key may have the same name. */
-	while (strcmp(of->column[n - 1].name, of->having->column))
-		n--;
-	return n - 1;
+	while (i < of->n && strcmp(of->column[i].name, of->having->column))
+		i++;
+	return i;
 }
 
 static bool stays(const struct answer *of, const char *const *row)
@@ -466,18 +443,48 @@ static const char *type_name(uint32_t type)
 	return names[type < sizeof(names) / sizeof(names[0]) ? type : 0];
 }
 
-/* Check that --having compares a number. */
+#define LISTED 512 /* bytes of a list of aggregates in a message */
+
+static int refuse_aggregate(const struct answer *of)
+{
+	char list[LISTED] = "";
+
+	for (uint32_t i = of->keys, used = 0; i < of->n && used < sizeof(list); i++)
+		used += (uint32_t)snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "",
+					   of->column[i].name);
+	return refuse(BAD_USAGE, "query run: --having %s: the answer has no such aggregate; take one of %s",
+		      of->having->column, list);
+}
+
+/* Check that --having names an aggregate of the answer, and compares a number. */
 static int check_having(const struct answer *of)
 {
 	const struct having *h = of->having;
-	uint32_t type = *h->comparison ? of->column[column_of(of)].type : 0;
+	uint32_t i, type;
 
+	if (!*h->comparison)
+		return 0;
+	i = column_of(of);
+	if (i == of->n)
+		return refuse_aggregate(of);
+	type = of->column[i].type;
 	if (type != FPISA_COLUMN_DATE && type != FPISA_COLUMN_TIMESTAMP)
 		return 0;
 	return refuse(BAD_USAGE,
 		      "query run: --having %s: the column is a %s, but --having compares only numbers; name "
 		      "another column",
 		      h->column, type_name(type));
+}
+
+/* Check the names of columns, whose conditions may contain any text. */
+static int check_names(const struct answer *of)
+{
+	for (uint32_t i = 0; i < of->n; i++)
+		if (!fpisa_is_utf8(of->column[i].name))
+			return refuse(-EILSEQ,
+				      "query run: the conditions of --value are not UTF-8, which JSON requires; choose "
+				      "--format csv");
+	return 0;
 }
 
 static void print_field(const char *text)
@@ -659,18 +666,30 @@ static int print_rows(struct fpisa_query *q, const struct answer *of, bool json,
 	return rc < 0 ? refuse(rc, "query run: %s", fpisa_query_error()) : 0;
 }
 
-/* Wait until rows can be taken. Return the state of fpisa_query_work(), or -errno after a message. */
-static int wait_for_rows(struct fpisa_query *q, bool begun, uint64_t begun_ns)
+/* Wait for rows for a while. Return the state of fpisa_query_work(), or -errno after a message. */
+static int look(struct fpisa_query *q, bool begun, uint64_t begun_ns)
 {
-	int state;
+	int state = fpisa_query_work(q, LOOK_MS);
 
-	do {
-		state = fpisa_query_work(q, LOOK_MS);
-		if (state < 0)
-			return refuse(state, "query run: %s", fpisa_query_error());
-		show_progress(q, begun, begun_ns);
-	} while (!state && !ferror(stdout));
+	if (state < 0)
+		return refuse(state, "query run: %s", fpisa_query_error());
+	show_progress(q, begun, begun_ns);
 	return state;
+}
+
+/* Wait until rows can be taken. Check --having when the columns are known, which is earlier. */
+static int await_rows(struct fpisa_query *q, struct answer *of, uint64_t begun_ns)
+{
+	int state = 0, err = 0;
+
+	while (!state && !err) {
+		state = look(q, false, begun_ns);
+		if (state < 0)
+			return state;
+		of->n = fpisa_query_columns(q, &of->column);
+		err = of->n ? check_having(of) : 0;
+	}
+	return err;
 }
 
 /* Print the answer as text, after the first rows have arrived. */
@@ -681,7 +700,7 @@ static int print_text(struct fpisa_query *q, const struct answer *of, bool json,
 
 	print_head(of->column, of->n, json);
 	do {
-		state = wait_for_rows(q, true, begun_ns);
+		state = look(q, true, begun_ns);
 		err = state > 0 ? print_rows(q, of, json, &first) : state;
 	} while (!err && state != 2 && !ferror(stdout));
 	return err;
@@ -708,18 +727,17 @@ static int write_columns(struct fpisa_query *q, struct answer *of, bool parquet)
 static int print_answer(struct fpisa_query *q, const struct asked *a)
 {
 	uint64_t begun = fpisa_now();
-	struct answer of = {.having = &a->having};
+	struct answer of = {.having = &a->having, .keys = count_list(a->options.by)};
 	struct fpisa_query_counts counts;
-	int err = wait_for_rows(q, false, begun);
+	int err = await_rows(q, &of, begun);
 
 	progress_end();
-	if (err < 0)
+	if (!err && a->format == JSON)
+		err = check_names(&of);
+	if (err)
 		return err;
-	of.n = fpisa_query_columns(q, &of.column);
-	err = check_having(&of);
-	if (!err)
-		err = a->format >= ARROW ? write_columns(q, &of, a->format == PARQUET) :
-					   print_text(q, &of, a->format == JSON, begun);
+	err = a->format >= ARROW ? write_columns(q, &of, a->format == PARQUET) :
+				   print_text(q, &of, a->format == JSON, begun);
 	progress_end();
 	if (err)
 		return err;
