@@ -438,6 +438,7 @@ BENCH_mpi-exact := mpi
 BENCH_training := torch $(B)/bench/libquantise.so
 BENCH_training-colocated := $(BENCH_training)
 BENCH_training-exact := $(BENCH_training)
+BENCH_training-large := $(BENCH_training)
 BENCH_sum := postgres
 BENCH_merge := postgres
 BENCH_sums := python $(B)/bench/gather

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Run all measurements one after the other, and write JSON lines, plots and the summary of the targets.
 
-    run.py [--quick] [--out DIR] BUILD [arith|endian|query|pruning|wire|steer|worker|collective|allreduce|topology|mpi|mpi-exact|training|training-colocated|training-exact|sum|sums|reproducible|merge|engines...]
+    run.py [--quick] [--out DIR] BUILD [arith|endian|query|pruning|wire|steer|worker|collective|allreduce|topology|mpi|mpi-exact|training|training-colocated|training-exact|training-large|sum|sums|reproducible|merge|engines...]
 
 The program writes results.jsonl, pictures (report/plot.py) and summary.txt (report/summary.py) into BUILD/bench or DIR, and
 prints the summary. The first line of results.jsonl describes the machine. The line after each part has the duration of the part, and how
@@ -60,6 +60,8 @@ PARTS = {
                            "--rounds 1 --steps 1 --workers 2 --rates 1000 --models mlp"),
     "training-exact": (f"{sys.executable} -B {HERE}/training/training.py --topologies switch,colocated --rates 100 --models mlp-10m --formats fp32 "
                        "--only fpisa,fpisa-exact,gloo --rounds 7 --steps 1", "--rounds 1 --workers 2 --rates 1000 --models mlp"),
+    "training-large": (f"{sys.executable} -B {HERE}/training/training.py --topologies switch,colocated --rates 1000,100 --models mlp-10m,mlp-100m "
+                       "--formats fp32 --only fpisa,fpisa-exact,gloo --rounds 3 --steps 1", "--rounds 1 --workers 2 --rates 1000 --models mlp"),
     "sum": (f"{sys.executable} -B {HERE}/sum.py", "--rounds 1 --rows 100000"),
     "sums": (f"{sys.executable} -B {HERE}/sums.py", "--rounds 1 --sizes 1000,100000 --elements 100000"),
     "reproducible": (f"{sys.executable} -B {HERE}/reproducible.py", "--runs 3 --rows 100000 --partitions 1,4"),

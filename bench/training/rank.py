@@ -54,6 +54,11 @@ def mlp_10m():
     return mlp(3125)
 
 
+def mlp_100m():
+    """Return an mlp of 100 million parameters."""
+    return mlp(9963)
+
+
 def cnn():
     """Return a model with much computation. Most of its 56 thousand parameters are used at 256 places of each of 64 pictures."""
     conv, relu = torch.nn.Conv2d, torch.nn.ReLU
@@ -62,7 +67,7 @@ def cnn():
                                torch.nn.Linear(64, 10)), (64, 1, 16, 16)
 
 
-MODELS = {"mlp": mlp, "mlp-10m": mlp_10m, "cnn": cnn}
+MODELS = {"mlp": mlp, "mlp-10m": mlp_10m, "mlp-100m": mlp_100m, "cnn": cnn}
 
 
 class InOrder:

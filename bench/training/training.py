@@ -18,7 +18,8 @@ openmpi     MPI_Allreduce in a hook, by the algorithm that is fastest at the rat
 switchml    like a SwitchML worker; FPISA sums exponents, and then int32 that C code quantises; float32 only
 
 The output is a JSON line for each point, with medians per step. `step_ms` is the time from the first rank's start to the
-last rank's end, and `cpu_ms` is the CPU time of a rank's process. For fpisa and fpisa-exact, `gloo` is Gloo's time divided
+last rank's end, `cpu_ms` the CPU time of a rank's process, and `all_cpu_ms` the CPU time of the whole machine, which has all
+ranks, the aggregators and the kernel's share. For fpisa and fpisa-exact, `gloo` is Gloo's time divided
 by ours in the same round. For fpisa-exact, `fpisa` is its time divided by that of fpisa in the same round.
 """
 import argparse
@@ -37,7 +38,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "collective")]
 
-from collective import ALGORITHMS, Failure, Network, mpi_agent, mpi_command  # noqa: E402
+from collective import ALGORITHMS, Failure, Network, cpu_times, mpi_agent, mpi_command  # noqa: E402
 from common import HEADERS, exit_on_signals, labs, numbers, own_mounts, quartiles, runnable  # noqa: E402
 
 RANK = os.path.join(HERE, "rank.py")
@@ -45,7 +46,7 @@ ANSWER_S, START_S = 300, 300
 CONTENDERS = ["fpisa", "fpisa-hook", "gloo", "openmpi", "switchml"]
 HALF = ["fpisa", "fpisa-exact", "fpisa-hook", "gloo"]  # contenders that can sum float16
 TRIALS = 2
-LARGEST = {"mlp": 1 << 20, "mlp-10m": 3125 * 3125, "cnn": 56 << 10}  # number of values in the largest bucket
+LARGEST = {"mlp": 1 << 20, "mlp-10m": 3125 * 3125, "mlp-100m": 9963 * 9963, "cnn": 56 << 10}  # number of values in the largest bucket
 PASSED = ["GLOO_SOCKET_IFNAME", "OMP_NUM_THREADS", "FPISA_MANAGER", "FPISA_LIBRARY", "PYTHONPATH"]  # variables that mpirun passes to ranks
 
 
@@ -164,11 +165,13 @@ class Stage:
         return (max(a["end_ns"] for a in answers) - min(a["start_ns"] for a in answers)) / 1e9, answers
 
     def train(self, name, model, format, steps):
-        """Return the time per step, and the CPU time of a rank per step, in seconds."""
+        """Return the time per step, the CPU time of a rank per step, and that of the machine, in seconds."""
+        before = cpu_times()[0]
         seconds, answers = self.order(do="train", contender=name, model=model, format=format, steps=steps)
+        used = (cpu_times()[0] - before) / os.sysconf("SC_CLK_TCK")
         if len({a["first"] for a in answers}) != 1:
             raise Failure(f"{name}, {model}, {format}: ranks have different weights; please report this bug")
-        return seconds / steps, statistics.mean(a["cpu_s"] for a in answers) / steps
+        return seconds / steps, statistics.mean(a["cpu_s"] for a in answers) / steps, used / steps
 
     def choose(self, model):
         """Choose the algorithm of Open MPI that is fastest for the largest bucket."""
@@ -201,7 +204,8 @@ def measure(stage, args, mbit, model, format, algorithm):
         line = {"model": model, "format": format, "mbit": mbit, "topology": stage.topology, "contender": n, "workers": args.workers,
                 "rounds": args.rounds, "step_ms": round(statistics.median(times), 3),
                 "quartiles": [round(q, 3) for q in quartiles(times)],
-                "cpu_ms": round(1e3 * statistics.median(r[n][1] for r in rounds), 3)}
+                "cpu_ms": round(1e3 * statistics.median(r[n][1] for r in rounds), 3),
+                "all_cpu_ms": round(1e3 * statistics.median(r[n][2] for r in rounds), 3)}
         if n == "openmpi":
             line["algorithm"] = algorithm
         if n.startswith("fpisa"):
