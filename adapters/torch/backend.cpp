@@ -216,7 +216,9 @@ class Backend final : public Base
 	~Backend() override
 	{
 		leave();
-		if (gpus_apart() && getpid() == pid_)
+		if (getpid() != pid_)
+			give_up_inner();
+		else if (gpus_apart() && !ended_)
 			without_python([this] { abort_gpus(); });
 	}
 
@@ -395,6 +397,7 @@ class Backend final : public Base
 	/* Override a method that newer versions of PyTorch have: end the calls in progress with an error at all ranks. */
 	void abort()
 	{
+		ended_ = true;
 		leave();
 		abort_backend(*inner_, 0);
 		if (gpus_apart())
@@ -404,6 +407,7 @@ class Backend final : public Base
 	/* Override a method that newer versions of PyTorch have. */
 	void shutdown()
 	{
+		ended_ = true;
 		leave();
 		shut_down(*inner_, 0);
 		if (gpus_apart())
@@ -478,7 +482,17 @@ class Backend final : public Base
 #endif
 
       private:
-	/* End NCCL's calls. Unlike a shutdown, this does not wait for other ranks. Errors are ignored. */
+	/* Do not destroy the inner backends in a child after fork(), because they would wait for the parent's threads. */
+	void give_up_inner()
+	{
+		(void)inner_.release();
+		(void)inner_of_gpus_.release();
+	}
+
+	/*
+	 * End NCCL's calls. Unlike a shutdown, this does not wait for other ranks. Errors are ignored. NCCL would free its
+	 * memory twice after a shutdown.
+	 */
 	void abort_gpus() noexcept
 	{
 		try {
@@ -721,6 +735,7 @@ class Backend final : public Base
 	Milliseconds timeout_;
 	const Join join_;
 	const pid_t pid_ = getpid();
+	bool ended_ = false; /* whether shutdown() or abort() has ended the inner backends */
 	/* works since startCoalescing(); null outside of coalescing */
 	std::unique_ptr<std::vector<Pending>> coalesced_;
 	Report report_;

@@ -24,6 +24,7 @@ from torch_threads import be_rank, run
 
 STUB = None
 lock = threading.Lock()
+together = {size: threading.Barrier(size) for size in (2, 3)}
 TYPES = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 3e-2, torch.float64: 1e-12}
 OPS = {dist.ReduceOp.SUM: lambda x: x.sum(0), dist.ReduceOp.AVG: lambda x: x.mean(0),
        dist.ReduceOp.MIN: lambda x: x.min(0)[0], dist.ReduceOp.MAX: lambda x: x.max(0)[0]}
@@ -295,13 +296,15 @@ def destroyed(rank, size):
     dist.init_process_group("fpisa", store=dist.HashStore(), rank=0, world_size=1)
 
 
-def half_summed():
-    """Return a tensor of which a failed call has summed a part. Return after the call's error. The other rank makes the same call."""
-    t = torch.ones(LARGE, device=device())
+def half_summed(size):
+    """Return a tensor of which a failed call has summed a part. Return after the call's error. All ranks make the same call."""
+    t = torch.ones(LARGE if STUB else 20 * LARGE, device=device())
     if STUB:
         STUB.delay(0.3)  # for each chunk
     work = dist.all_reduce(t, async_op=True)
-    time.sleep(0.7)
+    while t[:1].cpu() == 1:
+        time.sleep(0.01)
+    together[size].wait()
     dist.destroy_process_group()
     raises(RuntimeError, "fpisa: ", work.wait)
     if STUB:
@@ -330,7 +333,7 @@ def second_device(rank, size):
 @check
 def written_after_an_error(rank, size):
     """Values that the program writes after a call's error are not overwritten, although sums of the call were in flight."""
-    t = half_summed()
+    t = half_summed(size)
     t.zero_()
     time.sleep(0.3)
     if STUB:
@@ -342,14 +345,14 @@ def written_after_an_error(rank, size):
 @check
 def half_summed_is_no_input(rank, size):
     """A tensor that contains sums of a failed call is refused until the program writes it. Other tensors are accepted."""
-    t = half_summed()
+    t = half_summed(size)
     if STUB:
         STUB.delay(0.002)
     dist.init_process_group("fpisa", store=dist.HashStore(), rank=0, world_size=1)
     for _ in range(2):
         raises(RuntimeError, "sums of a failed in-place call", dist.all_reduce, t)
         raises(RuntimeError, "sums of a failed in-place call", dist.all_reduce, t[1000:2000])
-    other = torch.ones(LARGE, device=device())
+    other = torch.ones_like(t)
     dist.all_reduce(other)
     t.copy_(other)
     dist.all_reduce(t)
@@ -401,21 +404,27 @@ def left_in_a_callback(rank, size):
 
 @check
 def forked(rank, size):
-    """A call in a child after fork() is an error."""
+    """A call in a child after fork() is an error. Python destroys the process groups of the other threads in the child."""
     tensors = [torch.ones(10, device=device()), torch.ones(10)]
     for t in tensors:
         dist.all_reduce(t)
-    if rank:
-        return
+    together[size].wait()
+    if rank == 0:
+        assert os.waitpid(child_with(tensors), 0)[1] == 0
+    together[size].wait()
+
+
+def child_with(tensors):
+    """Return a child process, in which calls of the tensors are errors."""
     child = os.fork()
-    if not child:
-        signal.alarm(10)  # ends a child that hangs
-        try:
-            for t in tensors:
-                raises(RuntimeError, "this process is a child", lambda: dist.all_reduce(t, async_op=True).wait())
-        finally:
-            os._exit(sys.exc_info()[0] is not None)
-    assert os.waitpid(child, 0)[1] == 0
+    if child:
+        return child
+    signal.alarm(10)  # ends a child that hangs
+    try:
+        for t in tensors:
+            raises(RuntimeError, "this process is a child", lambda: dist.all_reduce(t, async_op=True).wait())
+    finally:
+        os._exit(sys.exc_info()[0] is not None)
 
 
 def deadline(rank, size):
@@ -505,6 +514,52 @@ def captured(rank, size):
             raises(RuntimeError, "all_reduce: the stream is captured for a CUDA graph", dist.all_reduce, t)
 
 
+@gpu_check
+def beside_a_capture(rank, size):
+    """A call in progress and another thread's capture of a CUDA graph in the default mode do not disturb each other."""
+    t = torch.ones(20 * LARGE, device=device())
+    x = torch.zeros(1000, device=device()).add_(1)  # loads the kernel
+    graph = torch.cuda.CUDAGraph()
+    work = dist.all_reduce(t, async_op=True)
+    together[size].wait()  # the other rank's thread makes no call of CUDA until the sums have arrived
+    if rank == 0:
+        with torch.cuda.graph(graph):
+            for _ in range(300):
+                x.add_(1)
+                time.sleep(0.001)
+        assert not work.is_completed()
+        graph.replay()
+        assert (x == 301).all()
+    work.wait()
+    assert (t == size).all()
+
+
+def call_of_nccl(rank, size):
+    """Start a call of NCCL that rank 1 does not make. Rank 1 returns much later."""
+    t = torch.arange(10, device=device())
+    dist.all_reduce(t)
+    torch.cuda.synchronize()
+    if rank:
+        time.sleep(10)
+    else:
+        dist.all_reduce(t, async_op=True)
+
+
+def aborted_while_nccl_waits(rank, size):
+    """abort() ends a call of NCCL that another rank has not made."""
+    call_of_nccl(rank, size)
+    began = time.monotonic()
+    dist.distributed_c10d._get_default_group().abort()
+    torch.cuda.synchronize()
+    assert time.monotonic() - began < 5, time.monotonic() - began
+
+
+def ended_while_nccl_waits(rank, size):
+    """A process that does not destroy its group ends, although a call of NCCL waits for another rank."""
+    call_of_nccl(rank, size)
+    sys.exit()
+
+
 def nccl_inside(rank, size):
     """Calls that fpisa does not make go to NCCL, which one rank can use on one GPU."""
     t = torch.arange(10, device=device())
@@ -522,11 +577,14 @@ def nccl_inside(rank, size):
                    ("all_reduce", "fpisa"), ("barrier", "gloo")}, who
 
 
+PAIRS = destroyed, written_after_an_error, half_summed_is_no_input, aborted, left_in_a_callback, beside_a_capture
+
+
 def run_all(names):
     for function in CHECKS + (GPU_CHECKS if DEVICE == "cuda" else []):
         if not names or function.__name__ in names:
             began = time.monotonic()
-            run(2 if function in (destroyed, written_after_an_error, half_summed_is_no_input, aborted, left_in_a_callback) else 3, function)
+            run(2 if function in PAIRS else 3, function)
             print(f"{function.__name__} passed in {time.monotonic() - began:.2f} s", flush=True)
     if not names or "deadline" in names:
         run(2, deadline, timeout=1.5)
@@ -548,7 +606,8 @@ def run_rank(rank, size, port, names):
     for name in names:
         globals()[name](rank, size)
         print(f"rank {rank}: {name} passed", flush=True)
-    dist.destroy_process_group()
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def main():
