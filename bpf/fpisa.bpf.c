@@ -161,6 +161,19 @@ static __always_inline int joining(struct xdp_md *ctx, struct fpisa_phv *phv, co
 	return action;
 }
 
+/* Return whether the frame comes from the parent of a leaf. If the parent is on this host, replace its job by the leaf's. */
+static __always_inline int is_for_leaf(struct packet *p)
+{
+	const __u32 below = fpisa_read_once(&p->job->below);
+	struct fpisa_job *leaf = below ? lookup(&fpisa_jobs, below - 1) : NULL;
+
+	if (leaf && leaf->active) {
+		p->id = below - 1;
+		p->job = leaf;
+	}
+	return p->job->flags & FPISA_JOB_LEAF;
+}
+
 /* Process a new frame. */
 static __always_inline int receive(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
@@ -207,7 +220,7 @@ static __always_inline int receive(struct xdp_md *ctx, struct fpisa_phv *phv)
 	p.counters->bytes += FPISA_PAYLOAD_OFFSET + (p.ipv6 ? NARROWED : 0) + p.payload;
 	v = fpisa_check_type(p.h.fpisa);
 	if (v != FPISA_V_ok) {
-		if (v == FPISA_V_type && p.job->flags & FPISA_JOB_LEAF)
+		if (v == FPISA_V_type && is_for_leaf(&p))
 			return tree_call(ctx, phv, control, &p, FPISA_DOWN);
 		/*
 		 * Jobs do not use this type. If the number belongs to a query, the program of the query processes the

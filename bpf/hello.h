@@ -59,6 +59,7 @@ GLOBAL_FN int is_proved(struct xdp_md *ctx, __u32 id)
 
 #define FAMILY_IPV4 2 /* AF_INET */
 #define FAMILY_IPV6 10
+#define LOOPBACK 1 /* interface index of `lo` */
 
 /* Set the addresses and the family of a lookup. */
 static __always_inline void set_addresses(struct bpf_fib_lookup *fib, const struct fpisa_address *from,
@@ -81,7 +82,7 @@ static __always_inline void set_addresses(struct bpf_fib_lookup *fib, const stru
  */
 GLOBAL_FN int find_nexthop(struct xdp_md *ctx, __u32 id, __u32 rank)
 {
-	struct bpf_fib_lookup fib = {.l4_protocol = IPPROTO_UDP, .ifindex = 1};
+	struct bpf_fib_lookup fib = {.l4_protocol = IPPROTO_UDP, .ifindex = LOOPBACK};
 	struct fpisa_phv *phv = lookup(&fpisa_phv, 0);
 	struct fpisa_nexthop *hop = lookup(&fpisa_nexthop, 0);
 	struct fpisa_peer *peer;

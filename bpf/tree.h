@@ -9,6 +9,9 @@
  *
  * A program sends one frame for each that it receives. So a part asks the parent for a STATUS, unless it is the last,
  * and the STATUS becomes the next part. If all ranks of a leaf wait, HELLO goes to the parent in place of a WELCOME.
+ *
+ * A leaf and its parent may be on the same host. Their frames to each other then go through `lo`, and the parent's job
+ * says which leaf takes its frames (is_for_leaf()).
  */
 #ifndef FPISA_BPF_TREE_H
 #define FPISA_BPF_TREE_H
@@ -122,16 +125,21 @@ static __always_inline int is_routed(const struct bpf_fib_lookup *fib, const str
 	return !fpisa_same_address(&next, to);
 }
 
-/* Find the route to the parent, as find_nexthop() does. */
+/* Find the route to the parent, as find_nexthop() does. A parent on this host is behind `lo`. */
 GLOBAL_FN int find_parent(struct xdp_md *ctx, __u32 id)
 {
-	struct bpf_fib_lookup fib = {.l4_protocol = IPPROTO_UDP, .ifindex = 1};
+	struct bpf_fib_lookup fib = {.l4_protocol = IPPROTO_UDP, .ifindex = LOOPBACK};
 	struct fpisa_leaf *leaf = lookup(&fpisa_leaves, id);
 	struct fpisa_job *job = lookup(&fpisa_jobs, id);
 	long rc;
 
 	if (!leaf || !job)
 		return FPISA_V_internal;
+	if (job->parent.given) {
+		leaf->parent = (struct fpisa_peer){.ifindex = LOOPBACK};
+		leaf->room = FPISA_MAX_PAYLOAD;
+		return FPISA_V_ok;
+	}
 	set_addresses(&fib, &job->address, &job->parent.addr);
 	rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
 	if (rc == BPF_FIB_LKUP_RET_FWD_DISABLED)

@@ -61,9 +61,9 @@ struct fpisa_query_parameters {
 };
 
 /*
- * One job; the key is its number. All members except `live` are written while `active` is 0, and are constant while
- * `active` is 1. `live` changes by one aligned 64-bit store into the mapped map, so the datapath sees either the old or
- * the new set.
+ * One job; the key is its number. All members except `live` and `below` are written while `active` is 0, and are constant
+ * while `active` is 1. `live` changes by one aligned 64-bit store into the mapped map, so the datapath sees either the
+ * old or the new set.
  */
 struct fpisa_job {
 	/* 0: the number is free; its frames are dropped as no_job, or passed if no job has their address */
@@ -101,8 +101,13 @@ struct fpisa_job {
 	__u8 keyed;	 /* 1: frames except HELLO and WELCOME have tags; see fpisa_wants_tags() */
 	struct fpisa_job_faults faults; /* faults that WELCOME announces to workers; the datapath does not use them */
 	struct fpisa_key key;		/* random key from which cookies and the secrets of results are derived */
-	struct fpisa_rank parent; /* of a leaf: address and first port of the parent, whose job has the same number */
-	__u32 parent_rank;	  /* of a leaf: its rank in the parent's job */
+	/* of a leaf: address and first port of the parent; if it is given, the parent is on this host, behind `lo` */
+	struct fpisa_rank parent;
+	__u32 parent_rank; /* of a leaf: its rank in the parent's job */
+	/* of a leaf: number of the parent's job, which is that of the leaf unless the parent is on this host */
+	__u32 parent_job;
+	/* of a parent: number of its leaf on this host, from 1; 0: there is none. It changes as `live` does */
+	__u32 below;
 	/*
 	 * In a job with ranks of both families, the address for its IPv4 ranks. `address`, an IPv6 address, is then for its
 	 * IPv6 ranks. 0: all addresses are of the family of `address`.

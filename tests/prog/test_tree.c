@@ -29,6 +29,7 @@ static struct vectors_rng rng;
 static struct fpisa_job root, flat, leaf[LEAVES];
 static uint32_t loss; /* percent of the frames between leaf and parent */
 static uint32_t room; /* bytes of a part that fit the MTU of the route to the parent */
+static bool here;     /* leaf 0 is on the host of the root */
 
 static void *map(const char *name)
 {
@@ -53,6 +54,23 @@ static void enter(uint32_t id)
 	write_entry("fpisa_sessions", id, &s);
 }
 
+/* Return whether frames between the root and leaf l have the root's number also at the leaf. */
+static bool is_here(uint32_t l)
+{
+	return here && !l;
+}
+
+/* Put leaf 0 on the host of the root if `here` is set. Other leaves are on hosts of their own. */
+static void place_leaf(uint32_t l)
+{
+	leaf[l].parent = (struct fpisa_rank){
+		.addr = fpisa_ipv4(htonl(HARNESS_AGGREGATOR)), .port = htons(FPISA_PORT), .given = is_here(l)};
+	leaf[l].parent_job = ROOT;
+	if (!is_here(l))
+		leaf[l].address = fpisa_ipv4(htonl(HARNESS_WORKER(l)));
+	write_entry("fpisa_jobs", LEAF(l), &leaf[l]);
+}
+
 /* Create a tree and a flat job of a format, with the operation's flags. */
 static void make(uint8_t format)
 {
@@ -69,14 +87,15 @@ static void make(uint8_t format)
 		leaf[l].flags = FPISA_JOB_LEAF;
 		leaf[l].slot_base = 16 + 16 * l;
 		harness_job(harness, LEAF(l), &leaf[l]);
-		leaf[l].address = fpisa_ipv4(htonl(HARNESS_WORKER(l)));
-		leaf[l].parent =
-			(struct fpisa_rank){.addr = fpisa_ipv4(htonl(HARNESS_AGGREGATOR)), .port = htons(FPISA_PORT)};
-		write_entry("fpisa_jobs", LEAF(l), &leaf[l]);
+		place_leaf(l);
 	}
 	root.workers = LEAVES;
 	root.flags = FPISA_JOB_LEAVES;
+	root.below = here ? LEAF(0) + 1 : 0;
 	harness_job(harness, ROOT, &root);
+	if (here)
+		root.rank[0].addr = root.address;
+	write_entry("fpisa_jobs", ROOT, &root);
 	enter(FLAT);
 	for (uint32_t l = 0; l < LEAVES; l++) {
 		struct fpisa_leaf at = {.up = {.attempt = 1,
@@ -123,8 +142,10 @@ static int climb(struct frame *f, uint32_t l)
 		assert_int_equal(harness_hdr(f)->type, FPISA_TYPE_STATUS);
 		if (lost())
 			return 0;
-		harness_hdr(f)->job = LEAF(l);
-		harness_set_checksums(f);
+		if (!is_here(l)) {
+			harness_hdr(f)->job = LEAF(l);
+			harness_set_checksums(f);
+		}
 		harness_run(harness, f);
 	}
 	return 0;
@@ -157,7 +178,8 @@ static void come_down(const struct frame *result, uint32_t l)
 	const uint32_t source = root.address.w[3], dest = leaf[l].address.w[3];
 	const uint16_t port = htons(FPISA_PORT);
 
-	harness_hdr(&f)->job = LEAF(l);
+	if (!is_here(l))
+		harness_hdr(&f)->job = LEAF(l);
 	memcpy(f.data + FPISA_ETH_LEN + 12, &source, sizeof(source));
 	memcpy(f.data + FPISA_ETH_LEN + 16, &dest, sizeof(dest));
 	memcpy(f.data + FPISA_ETH_LEN + FPISA_IP_LEN + 2, &port, sizeof(port));
@@ -167,6 +189,7 @@ static void come_down(const struct frame *result, uint32_t l)
 	harness_run(harness, &f);
 	assert_int_equal(f.action, XDP_REDIRECT);
 	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
+	assert_int_equal(harness_hdr(&f)->job, LEAF(l));
 	assert_int_equal(harness_hdr(&f)->contributors, LEAVES * RANKS);
 	assert_int_equal(harness_hdr(&f)->bitmap, (1 << RANKS) - 1);
 	assert_int_equal(harness_hdr(&f)->flags, resent ? FPISA_F_RESENT : ecn == 3 ? FPISA_F_MARKED : 0);
@@ -225,6 +248,7 @@ static void flat_bits(void **state)
 	for (uint32_t f = 0; f < 2 * sizeof(formats); f++) {
 		/* A part for the whole chunk, or for each block */
 		room = f % 2 ? 0 : FPISA_MAX_PAYLOAD;
+		here = (f + f / 2) % 2;
 		make(formats[f / 2]);
 		for (uint64_t chunk = 0; chunk < 60; chunk++) {
 			loss = chunk % 2 ? 30 : 0;
@@ -330,6 +354,7 @@ static void asked(void **state)
 	for (uint32_t i = 0; i < sizeof(ops); i++) {
 		const bool eth0 = i % 2;
 
+		here = i == 2;
 		make(FPISA_FORMAT_FP32);
 		set_peer(LEAF(0), RANKS - 1, eth0);
 		ask(&f, ops[i]);

@@ -35,6 +35,43 @@
 #include "pin.h"
 #include "routes.h"
 
+/* -- a leaf and its parent on this host ---------------------------------------- */
+
+static bool has_parent_here(const struct fpisa_job *j, __u32 parent)
+{
+	return j->flags & FPISA_JOB_LEAF && j->parent.given && j->parent_job == parent;
+}
+
+/* Return the number of the leaf on this host whose parent is job `parent`, from 1, or 0. */
+static __u32 leaf_below(const struct datapath *dp, __u32 parent)
+{
+	for (__u32 i = 0; i < FPISA_MAX_JOBS; i++)
+		if (dp->jobs[i].active && has_parent_here(&dp->jobs[i], parent))
+			return i + 1;
+	return 0;
+}
+
+/* Refuse a second leaf of a parent on this host, because a frame of the parent does not name the leaf. */
+static int refuse_second_leaf(const struct datapath *dp, __u32 job, const struct fpisa_job *j)
+{
+	const __u32 below = has_parent_here(j, j->parent_job) ? leaf_below(dp, j->parent_job) : 0;
+
+	return !below ? 0 :
+			refuse(-EEXIST,
+			       "job %u: job %u is already the leaf of job %u on this machine; a parent has one leaf on each "
+			       "machine",
+			       job, below - 1, j->parent_job);
+}
+
+/* Tell the parent of a leaf, if it is on this host, that its leaf here is number `below`, from 1, or 0 for none. */
+static void tell_parent(struct datapath *dp, const struct fpisa_job *leaf, __u32 below)
+{
+	struct fpisa_job *parent = &dp->jobs[leaf->parent_job % FPISA_MAX_JOBS];
+
+	if (has_parent_here(leaf, leaf->parent_job) && parent->active && parent->flags & FPISA_JOB_LEAVES)
+		__atomic_store_n(&parent->below, below, __ATOMIC_SEQ_CST);
+}
+
 /* -- state ------------------------------------------------------------- */
 
 static int put(int fd, const char *what, __u32 key, const void *value)
@@ -90,14 +127,15 @@ static int end_session(struct datapath *dp, __u32 job)
 }
 
 /* Return the state in which a leaf begins; its first attempt is larger than all its earlier attempts. */
-static struct fpisa_uplink first_attempt(__u32 job, const struct fpisa_job *j)
+static struct fpisa_uplink first_attempt(const struct fpisa_job *j)
 {
 	struct timespec t;
 
 	if (!(j->flags & FPISA_JOB_LEAF))
 		return (struct fpisa_uplink){0};
 	clock_gettime(CLOCK_REALTIME, &t);
-	return (struct fpisa_uplink){.attempt = t.tv_sec * 1000000000ull + t.tv_nsec, .job = job, .rank = j->parent_rank};
+	return (struct fpisa_uplink){
+		.attempt = t.tv_sec * 1000000000ull + t.tv_nsec, .job = j->parent_job, .rank = j->parent_rank};
 }
 
 /* Clear the state of an earlier job in all maps. */
@@ -105,7 +143,7 @@ static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, cons
 {
 	static const struct fpisa_histogram histogram;
 	const struct fpisa_last_seen never = {0};
-	const struct fpisa_leaf leaf = {.up = first_attempt(job, j)};
+	const struct fpisa_leaf leaf = {.up = first_attempt(j)};
 	struct fpisa_key token = fpisa_token_of(j);
 	struct fpisa_nh_key nh = {0};
 	void *counters = calloc(dp->cpus, sizeof(struct fpisa_counters));
@@ -195,7 +233,8 @@ int datapath_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u3
 	j->active = 0;
 	j->keyed = fpisa_wants_tags(j);
 	j->live = j->workers == 64 ? ~0ull : (1ull << j->workers) - 1;
-	err = datapath_job_ports(dp->control->port ?: FPISA_PORT, job, j);
+	j->below = j->flags & FPISA_JOB_LEAVES ? leaf_below(dp, job) : 0;
+	err = refuse_second_leaf(dp, job, j) ?: datapath_job_ports(dp->control->port ?: FPISA_PORT, job, j);
 	if (!err)
 		err = draw_key(job, j);
 	if (!err)
@@ -219,6 +258,7 @@ int datapath_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u3
 	memcpy(&dp->jobs[job], j, sizeof(*j));
 	j->active = 1;
 	__atomic_store_n(&dp->jobs[job].active, 1, __ATOMIC_SEQ_CST);
+	tell_parent(dp, j, job + 1);
 out:
 	datapath_unlock(dp);
 	return err;
@@ -244,6 +284,7 @@ int datapath_job_reassert(const struct datapath *dp, __u32 job)
 int datapath_take_away(struct datapath *dp, __u32 job)
 {
 	routes_release(dp, job);
+	tell_parent(dp, &dp->jobs[job], 0);
 	__atomic_store_n(&dp->jobs[job].active, 0, __ATOMIC_SEQ_CST);
 	listen_on(dp, 1);
 	return end_session(dp, job) ?: fanout_empty(dp, job);

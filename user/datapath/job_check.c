@@ -83,7 +83,7 @@ int datapath_members_check(__u32 job, const struct fpisa_job *j)
 				"job %u: multicast needs the same UDP port at all ranks, but rank %u has %u and rank "
 				"0 has %u; try --fanout unicast",
 				job, r, ntohs(j->rank[r].port), ntohs(j->group_port));
-		if (fpisa_is_own_address(j, &j->rank[r].addr) &&
+		if (fpisa_is_own_address(j, &j->rank[r].addr) && !(j->flags & FPISA_JOB_LEAVES) &&
 		    (fpisa_is_query(j) || j->rank[r].port == htons(FPISA_PORT)))
 			return refuse(
 				-EINVAL,
@@ -284,6 +284,9 @@ int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j)
 	for (__u32 r = 0; r < j->workers; r++) {
 		__u32 own = ntohs(j->rank[r].port);
 
+		/* The leaf on this machine has the port of the datapath. */
+		if (j->flags & FPISA_JOB_LEAVES && own == port)
+			continue;
 		if (fpisa_is_own_address(j, &j->rank[r].addr) && own >= port && own < port + j->ports)
 			return refuse(-EINVAL,
 				      "job %u: rank %u has the aggregator's address and port %u, which the datapath "

@@ -152,8 +152,8 @@ void job_options_text(const struct fpisa_job *j, char *out, size_t size);
 #define ADDRESSES_LEN (2 * ADDRESS_LEN)
 void job_addresses_text(const struct fpisa_job *j, char text[ADDRESSES_LEN]);
 
-/* Write the parent of a leaf as the option has it, ADDR:PORT/RANK, or "". */
-#define PARENT_LEN (ENDPOINT_LEN + 12)
+/* Write the parent of a leaf as the option has it, ADDR:PORT/RANK[/JOB], or "". */
+#define PARENT_LEN (ENDPOINT_LEN + 24)
 void job_parent_text(const struct fpisa_job *j, char text[PARENT_LEN]);
 
 /* Write the arithmetic of a job, as "fpisa, rounding down, format fp32, 5 guard bits, histogram". */

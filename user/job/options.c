@@ -89,10 +89,10 @@ static const struct parameter {
 	 "to the workers, if the interface below it is loaded",
 	 VLAN, JOB_IN_QUERY, AT(vlan), .min = 1, .max = FPISA_MAX_VLAN, .multiple = 1},
 	{"parent", "PARENT",
-	 "ADDR[:PORT]/RANK: make the job a leaf of a tree. The sum of its\n"
-	 "workers goes to the job of the same number at ADDR, which lists\n"
+	 "ADDR[:PORT]/RANK[/JOB]: make the job a leaf of a tree. The sum of\n"
+	 "its workers goes to the job of the same number at ADDR, which lists\n"
 	 "this aggregator as worker RANK; an IPv6 address with a port is in\n"
-	 "brackets",
+	 "brackets. If ADDR is this machine, JOB is the number there",
 	 PARENT, 0},
 	{"leaves", NULL, "the workers are leaves of a tree, jobs with --parent", FLAG, 0, .flag = FPISA_JOB_LEAVES,
 	 .text = "ranks are leaves"},
@@ -233,11 +233,28 @@ static int take_token(const char *what, const char *arg, __u64 *token)
 		       0;
 }
 
-/* Parse ADDR[:PORT]/RANK, which is cut. */
+/* Parse RANK[/JOB], which is cut. */
+static int take_parent_rank(char *arg, struct fpisa_job *j)
+{
+	char *job = strchr(arg, '/');
+	uint64_t rank = 0, number = FPISA_MAX_JOBS;
+	int err;
+
+	if (job)
+		*job++ = 0;
+	err = parse_number("--parent: rank", arg, 0, FPISA_MAX_WORKERS - 1, &rank);
+	if (!err && job)
+		err = parse_number("--parent: job", job, 0, FPISA_MAX_JOBS - 1, &number);
+	j->parent_rank = (__u32)rank;
+	j->parent_job = (__u32)number;
+	return err;
+}
+
+/* Parse ADDR[:PORT]/RANK[/JOB], which is cut. */
 static int take_parent(const char *what, char *arg, struct fpisa_job *j)
 {
 	char *rank = strchr(arg, '/'), *port, *host;
-	uint64_t number = FPISA_PORT, at = 0;
+	uint64_t number = FPISA_PORT;
 	int err;
 
 	if (!rank)
@@ -248,12 +265,10 @@ static int take_parent(const char *what, char *arg, struct fpisa_job *j)
 	if (!host)
 		return refuse(BAD_USAGE, "%s: '%s' is not an address with a port; write [2001:db8::1]:18000/RANK", what,
 			      arg);
-	err = parse_machine(what, host, &j->parent.addr) ?:
-		      parse_number("--parent: rank", rank, 0, FPISA_MAX_WORKERS - 1, &at);
+	err = parse_machine(what, host, &j->parent.addr) ?: take_parent_rank(rank, j);
 	if (!err && port)
 		err = parse_number("--parent: port", port, 1, 65535, &number);
 	j->parent.port = htons(number);
-	j->parent_rank = at;
 	j->flags |= FPISA_JOB_LEAF;
 	return err;
 }
@@ -325,8 +340,11 @@ void job_parent_text(const struct fpisa_job *j, char text[PARENT_LEN])
 	char a[ENDPOINT_LEN];
 
 	*text = 0;
-	if (j->flags & FPISA_JOB_LEAF)
-		snprintf(text, PARENT_LEN, "%s/%u", endpoint_text(j->parent.addr, j->parent.port, a), j->parent_rank);
+	if (!(j->flags & FPISA_JOB_LEAF))
+		return;
+	snprintf(text, PARENT_LEN, "%s/%u", endpoint_text(j->parent.addr, j->parent.port, a), j->parent_rank);
+	if (j->parent.given)
+		snprintf(text + strlen(text), PARENT_LEN - strlen(text), "/%u", j->parent_job);
 }
 
 /* Return the argument of the option for the parameter's value, or "". */

@@ -101,7 +101,7 @@ static int check_address(const struct job_spec *s, __u32 job, struct fpisa_addre
 		    datapath_noun(&s->job), job, a, a, fpisa_is_ipv6(&address) ? 128 : 32);
 }
 
-/* Resolve a worker on this machine, which sends through lo. */
+/* Resolve a worker on this machine, or a parent's leaf, which sends through lo. */
 static int resolve_local(struct job_spec *s, __u32 rank)
 {
 	const struct fpisa_rank *at = &s->job.rank[rank];
@@ -110,7 +110,8 @@ static int resolve_local(struct job_spec *s, __u32 rank)
 	if (s->dev[rank] && !strcmp(s->dev[rank], "lo"))
 		return 0;
 	address_text(at->addr, a);
-	if (fpisa_is_query(&s->job) || at->port == htons(FPISA_PORT) || s->dev[rank])
+	if (fpisa_is_query(&s->job) || (at->port == htons(FPISA_PORT) && !(s->job.flags & FPISA_JOB_LEAVES)) ||
+	    s->dev[rank])
 		return refuse(
 			-EINVAL,
 			"worker %s is an address of this machine; if this machine is a worker too, give it a port of "
@@ -191,6 +192,22 @@ static int resolve(struct job_spec *s, __u32 job)
 	return 0;
 }
 
+/* Resolve a parent on this machine, to which the leaf sends through lo. */
+static int resolve_local_parent(struct job_spec *s, __u32 job)
+{
+	struct fpisa_job *j = &s->job;
+	char a[ADDRESS_LEN];
+
+	if (j->parent_job == FPISA_MAX_JOBS || j->parent_job == job)
+		return refuse(-EINVAL,
+			      "job %u: the parent %s is this machine, where leaf and parent need different numbers; end "
+			      "--parent with the number of the parent's job, ADDR[:PORT]/RANK/JOB",
+			      job, address_text(j->parent.addr, a));
+	j->parent.given = 1;
+	s->ifindex[j->workers] = if_nametoindex("lo");
+	return 0;
+}
+
 /* Find the interface of a leaf's parent from the kernel's routes, as the datapath does. No option gives it. */
 static int resolve_parent(struct job_spec *s, __u32 job)
 {
@@ -214,10 +231,13 @@ static int resolve_parent(struct job_spec *s, __u32 job)
 		return lack(s, err, "job %u: cannot find a route to the parent %s: %s; add a route", job, a,
 			    strerror(-err));
 	if (route.local)
+		return resolve_local_parent(s, job);
+	if (s->job.parent_job != FPISA_MAX_JOBS && s->job.parent_job != job)
 		return refuse(-EINVAL,
-			      "job %u: the parent %s is this machine, where leaf and parent would be the same job; "
-			      "place the parent on another machine",
-			      job, a);
+			      "job %u: the parent %s is another machine, where its job has the number of the leaf's job; "
+			      "end --parent with the rank, or take number %u",
+			      job, a, s->job.parent_job);
+	s->job.parent_job = job;
 	if (route.broadcast)
 		return refuse(-EINVAL, "job %u: the parent %s is the broadcast address of a network; name the machine",
 			      job, a);

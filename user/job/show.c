@@ -92,7 +92,8 @@ int job_print_text(const struct datapath *dp, __u32 job)
 		printf(" to %s", endpoint_text(st.job.group, st.job.group_port, group));
 	job_parent_text(&st.job, parent);
 	if (*parent)
-		printf("\nparent      %s, the last number is the rank there", parent);
+		printf("\nparent      %s, the last number%s there", parent,
+		       st.job.parent.given ? "s are rank and job" : " is the rank");
 	printf("\nelements    %u a frame\n", st.job.elements);
 	printf("window      %u, slot entries %u to %u\n", st.job.window, st.job.slot_base,
 	       st.job.slot_base + 2 * st.job.window - 1);

@@ -178,10 +178,13 @@ def test_trees_that_are_refused(lab):
                           ([*leaf, *exact, "--pipeline", "staged"], "leave --pipeline out"),
                           ([*leaf, *exact, "--vlan", "7"], "the datapath does not support trees in a VLAN"),
                           ([*exact, "--leaves", "--fanout", "multicast"], "give --fanout unicast"),
-                          (["--parent", f"{ADDRESS}/3", *exact], f"the parent {ADDRESS} is this machine.*on another machine")):
+                          (["--parent", f"{ADDRESS}/3", *exact], f"the parent {ADDRESS} is this machine.*different numbers; end --parent with"),
+                          (["--parent", f"{ADDRESS}/3/9", *exact], f"the parent {ADDRESS} is this machine.*different numbers"),
+                          (["--parent", "192.0.2.1/3/8", *exact], "the parent 192.0.2.1 is another machine.*or take number 8")):
         refused(net, add(net, *options, job=9), "job 9: .*" + says)
     refused(net, add(net, "--parent", "192.0.2.1", *exact, job=9), "rank at the parent: ADDR.:PORT./RANK", 2, usage=True)
     refused(net, add(net, "--parent", "192.0.2.1/64", *exact, job=9), "--parent: rank", 2, usage=True)
+    refused(net, add(net, "--parent", "192.0.2.1/3/64", *exact, job=9), "--parent: job", 2, usage=True)
     net.add_job(9, *leaf, *exact)
     shown = net.json("job", "show", 9)
     assert shown["parent"] == "192.0.2.1:18000/3" and not shown["leaves"]
