@@ -49,8 +49,11 @@ static void say(struct agent_jobs *a, const struct fpisa_manager_message *m)
 	assert_true(agent_message(a, m));
 }
 
-/* Send RANKS and MAKE of job 3 for two ranks, both at this port. */
-static void say_make(struct agent_jobs *a, uint64_t token, uint16_t port)
+/*
+ * Send RANKS and MAKE of job 3 for two ranks, both at this port. In a tree the job is a root, or a leaf of the root at the
+ * address `root`.
+ */
+static void say_make_in_tree(struct agent_jobs *a, uint64_t token, uint16_t port, bool leaves, struct fpisa_address root)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_RANKS);
 
@@ -60,11 +63,23 @@ static void say_make(struct agent_jobs *a, uint64_t token, uint16_t port)
 	m.ranks.port[0] = m.ranks.port[1] = port;
 	say(a, &m);
 	m = fpisa_manager_message(FPISA_MANAGER_MAKE);
-	m.make = (struct fpisa_manager_make){
-		.group = GROUP, .token = token, .token_high = 1, .index = 3, .workers = 2, .numbers = ~0ull};
+	m.make = (struct fpisa_manager_make){.group = GROUP,
+					     .token = token,
+					     .token_high = 1,
+					     .index = 3,
+					     .workers = 2,
+					     .numbers = ~0ull,
+					     .leaves = leaves,
+					     .root = root,
+					     .port = fpisa_is_address(&root) ? FPISA_PORT : 0};
 	m.make.spec.window = 64;
 	strcpy(m.make.name, "train");
 	say(a, &m);
+}
+
+static void say_make(struct agent_jobs *a, uint64_t token, uint16_t port)
+{
+	say_make_in_tree(a, token, port, false, FPISA_NO_ADDRESS);
 }
 
 /* Report that the helper has made the latest requested job under this number. */
@@ -149,12 +164,62 @@ static void asked_for_what_has_ended(void **state)
 	assert_int_equal(asked[asks - 1].record.id, 0);
 }
 
+/* Return the number that request `i` removes, and check its token. */
+static uint32_t removed(int i, uint64_t token)
+{
+	assert_int_equal(asked[i].what, HELPER_REMOVE);
+	assert_int_equal(asked[i].remove.token, token);
+	return asked[i].remove.number;
+}
+
+/*
+ * Check a root and a leaf beside it. The leaf does not replace the root, also if the leaf cannot be created. If the root is
+ * created again, both are removed before, and at the end of the group too.
+ */
+static void root_and_leaf(void **state)
+{
+	struct fpisa_manager_message drop = fpisa_manager_message(FPISA_MANAGER_DROP);
+	const struct fpisa_address here = fpisa_ipv4(htonl(0x0a000009)), other = fpisa_ipv4(htonl(0x0a000008));
+	struct agent_jobs *a = new_agent();
+	const struct group_job *j = &a->group[0].record.job[3];
+
+	(void)state;
+	a->local = here;
+	say_make_in_tree(a, 100, FPISA_PORT, true, FPISA_NO_ADDRESS);
+	made(a, 5);
+	say_make_in_tree(a, 100, 18101, false, here);
+	assert_true(asked[asks - 1].make.token == 100 && fpisa_same_address(&asked[asks - 1].make.parent, &here));
+	assert_true(asked[asks - 2].what == HELPER_RECORD && asked[asks - 2].record.job[3].number == 5);
+	agent_made(a, &(struct manager_made){.index = 3, .id = GROUP, .err = -ENOSPC});
+	assert_true(j->state == FPISA_GROUP_JOB_MADE && j->number == 5 && !j->beside);
+	say_make_in_tree(a, 100, FPISA_PORT, true, FPISA_NO_ADDRESS);
+	assert_int_equal(removed(asks - 3, 100), 5);
+	asks = 0;
+	asked[asks++].what = HELPER_MAKE;
+	asked[0].make.index = 3;
+	asked[0].make.id = GROUP;
+	made(a, 4);
+	say_make_in_tree(a, 100, 18101, false, here);
+	made(a, 6);
+	assert_true(j->number == 4 && j->beside == 7);
+	drop.of.group = GROUP;
+	asks = 0;
+	say(a, &drop);
+	assert_true(removed(0, 100) == 6 && removed(1, 100) == 4);
+	/* A leaf of a root elsewhere replaces the leaf before. */
+	say_make_in_tree(a, 200, 18101, false, other);
+	made(a, 2);
+	say_make_in_tree(a, 200, 18101, false, other);
+	assert_int_equal(removed(asks - 3, 200), 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(asked_again_while_it_is_made),
 		cmocka_unit_test(made_while_nobody_is_there),
 		cmocka_unit_test(asked_for_what_has_ended),
+		cmocka_unit_test(root_and_leaf),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

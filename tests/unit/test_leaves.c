@@ -60,15 +60,23 @@ static uint32_t right_leaf(const struct site *s, uint32_t host)
 	return s->n;
 }
 
-/* Return the root by the contract, or n. It is the first of the fastest aggregators outside of racks and without ranks. */
-static uint32_t right_root(const struct site *s)
+/* Return whether the aggregator is a leaf, and its own host has ranks. */
+static bool is_leaf_with_ranks(const struct site *s, uint32_t i)
 {
-	for (int rate = 3; rate; rate--)
-		for (uint32_t i = 0; i < s->n; i++)
-			if (s->h[i].bits == rate && s->rack_of_host[s->host_of[i]] == NOWHERE &&
-			    !has_ranks(s, s->host_of[i]))
-				return i;
-	return s->n;
+	for (uint32_t r = 0; r < s->size; r++)
+		if (right_leaf(s, s->host_of_rank[r]) == i)
+			return has_ranks(s, s->host_of[i]);
+	return false;
+}
+
+/* Return the lowest rank whose leaf is this aggregator. */
+static uint32_t first_rank(const struct site *s, uint32_t i)
+{
+	uint32_t r = 0;
+
+	while (right_leaf(s, s->host_of_rank[r]) != i)
+		r++;
+	return r;
 }
 
 /* Return the number of sites that the ranks below `end` have. */
@@ -84,6 +92,39 @@ static uint32_t sites_of(const struct site *s, uint32_t end)
 		sites += earlier == r;
 	}
 	return sites;
+}
+
+/*
+ * Return whether the link of a root on a leaf's host carries at most as much as links do without a tree. The root receives a
+ * vector from each other site. Without a tree, a site with its share of the ranks, which has its share of the vector, sends
+ * the other sites' shares of its ranks' vectors, and its own share to all other ranks.
+ */
+static bool is_worth_it(const struct site *s, uint32_t sites)
+{
+	const double share = 1.0 / sites, ranks = (double)s->size / sites;
+
+	return sites - 1 <= ranks * (1 - share) + (s->size - ranks) * share + 1e-9;
+}
+
+/*
+ * Return the root by the contract, or n: of the aggregators outside of racks and without ranks the fastest, then the first;
+ * otherwise of the leaves whose hosts have ranks the fastest, then that of the lowest rank.
+ */
+static uint32_t right_root(const struct site *s)
+{
+	uint32_t best = s->n;
+
+	for (int rate = 3; rate; rate--)
+		for (uint32_t i = 0; i < s->n; i++)
+			if (s->h[i].bits == rate && s->rack_of_host[s->host_of[i]] == NOWHERE &&
+			    !has_ranks(s, s->host_of[i]))
+				return i;
+	for (int rate = 3; rate && best == s->n && is_worth_it(s, sites_of(s, s->size)); rate--)
+		for (uint32_t i = 0; i < s->n; i++)
+			if (s->h[i].bits == rate && is_leaf_with_ranks(s, i) &&
+			    (best == s->n || first_rank(s, i) < first_rank(s, best)))
+				best = i;
+	return best;
 }
 
 static enum leaves_choice right_choice(const struct site *s, uint32_t *without)
@@ -185,8 +226,9 @@ static void no_tree(void **state)
 
 	(void)state;
 	assert_int_equal(check(&s), LEAVES_TREE);
+	/* Without host 2, a leaf is the root. */
 	s.n = 2;
-	assert_int_equal(check(&s), LEAVES_NO_ROOT);
+	assert_int_equal(check(&s), LEAVES_TREE);
 	s = small();
 	s.host_of_rank[3] = 7;
 	fill(&s);
@@ -218,8 +260,15 @@ static void two_racks(void **state)
 	assert_int_equal(leaves_choose(s.h, s.n, s.size, &t), LEAVES_TREE);
 	assert_true(t.n == 3 && t.host[0] == 3 && t.host[1] == 1 && t.host[2] == 2);
 	assert_true(t.leaf[0] == 1 && t.leaf[1] == 1 && t.leaf[2] == 2 && t.leaf[3] == 2);
-	/* An aggregator in a rack without ranks is not the root. */
+	/* An aggregator in a rack without ranks is not the root, but the leaf of the second rack, whose host has ranks. */
 	s.rack_of_host[5] = 2;
+	fill(&s);
+	assert_int_equal(leaves_choose(s.h, s.n, s.size, &t), LEAVES_TREE);
+	assert_true(t.n == 3 && t.host[0] == 2 && t.host[1] == 1 && t.host[2] == 2);
+	/* Neither leaf's host has ranks. */
+	s.host_of[2] = 5;
+	s.rack_of_host[5] = 1;
+	s.n = 3;
 	fill(&s);
 	assert_int_equal(check(&s), LEAVES_NO_ROOT);
 }

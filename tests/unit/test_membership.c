@@ -310,7 +310,10 @@ static void datapath_turn(struct world *w)
 		/* The datapath marks the record itself, because the manager may not be running. */
 		if (w->record[o.place].aggregators == 1)
 			w->record[o.place].job[o.index].state = FPISA_GROUP_JOB_MADE;
-		w->record[o.place].job[o.index].number = w->record[o.place].job[o.index].at[0] = made.number;
+		if (fpisa_is_address(&o.parent) && fpisa_same_address(&o.parent, &o.local))
+			w->record[o.place].job[o.index].beside = made.number + 1;
+		else
+			w->record[o.place].job[o.index].number = w->record[o.place].job[o.index].at[0] = made.number;
 		w->record[o.place].job[o.index].made = made.spec;
 	}
 	manager_made(&w->m, &made);
@@ -1016,6 +1019,115 @@ static void a_tree_with_the_manager_as_a_leaf(void **state)
 		assert_last(&w->of[0], FPISA_MANAGER_JOB);
 		assert_int_equal(manager_has_job(&w->record[0], index, 18000), tree);
 	}
+	for (int r = 0; r < 4; r++)
+		leave(w, &w->of[r], 0);
+	assert_int_equal(jobs_of(w), 0);
+	assert_int_equal(records_of(w), 0);
+}
+
+/* Make a group of the manager's host, with ranks 0 and 2, and of host 1, whose aggregator has this rate. All ranks bind. */
+static struct world *world_without_a_spare_host(uint32_t rate)
+{
+	struct world *w = new_world();
+
+	strcpy(w->policy.aggregator_key[w->policy.aggregator_keys++], "aggs");
+	w->policy.leaves = true;
+	w->rate = 10000;
+	register_at(w, AGG, 1, "aggs", rate, FPISA_VERSION);
+	for (uint32_t r = 0; r < 4; r++) {
+		struct told *t = call(w, (int)r, r % 2 ? 1 : 0xfe, "key");
+
+		t->caller.here = !(r % 2);
+		join(w, t, "train", r, 4);
+	}
+	for (int r = 0; r < 4; r++)
+		ask_in_mode(w, &w->of[r], 0, 1, FPISA_MODE_EXACT, 64);
+	for (int r = 0; r < 4; r++) {
+		assert_last(&w->of[r], FPISA_MANAGER_BIND);
+		assert_int_equal(ntohl(last(&w->of[r])->bind.address.w[3]), 0x0a000000 + (r % 2 ? 1 : 0xfe));
+		bound(w, &w->of[r], 0, last(&w->of[r])->bind.port, 0);
+	}
+	return w;
+}
+
+/* Check that the ranks of the manager's host and of host 1 got these numbers. */
+static void assert_numbers(struct world *w, uint32_t own, uint32_t other)
+{
+	for (int r = 0; r < 4; r++) {
+		assert_last(&w->of[r], FPISA_MANAGER_JOB);
+		assert_int_equal(last(&w->of[r])->job.job, r % 2 ? other : own);
+		assert_int_equal(last(&w->of[r])->job.leaf, r % 2 ? 10 : 5);
+	}
+}
+
+/* The root is on the datapath of the manager, where a leaf has another number. Both end with the group. */
+static void a_root_beside_a_leaf(void **state)
+{
+	struct world *w = world_without_a_spare_host(10000);
+	const struct fpisa_manager_make *o;
+
+	(void)state;
+	assert_true(w->make[0].leaves && w->make[0].workers == 2 && w->make[0].pool == ~0ull);
+	assert_int_equal(ntohl(w->make[0].address[0].w[3]), 0x0a0000fe);
+	datapath_turn(w);
+	assert_true(!w->make[0].leaves && w->make[0].workers == 2 && !w->make[0].parent_rank);
+	assert_int_equal(ntohl(w->make[0].parent.w[3]), 0x0a0000fe);
+	assert_true(w->make[0].pool == ~1ull);
+	datapath_turn(w);
+	o = &last(&w->of[AGG])->make;
+	assert_last(&w->of[AGG], FPISA_MANAGER_MAKE);
+	assert_true(o->rank == 1 && o->numbers == 1 && ntohl(o->root.w[3]) == 0x0a0000fe);
+	made_there(w, &w->of[AGG], 0, -ENOSPC, "no slots");
+	/* The window does not fit, so both jobs here are created again. */
+	assert_int_equal(jobs_of(w), 0);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(w->make[0].spec.window, 32);
+		datapath_turn(w);
+	}
+	made_there(w, &w->of[AGG], 0, 0, "");
+	assert_numbers(w, 1, 0);
+	assert_true(w->record[0].job[0].number == 0 && w->record[0].job[0].beside == 2);
+	assert_int_equal(jobs_of(w), 2);
+	for (int r = 0; r < 4; r++)
+		leave(w, &w->of[r], 0);
+	assert_int_equal(jobs_of(w), 0);
+	assert_int_equal(records_of(w), 0);
+}
+
+/* The root is on a faster host of ranks, whose agent creates the root and then a leaf beside it. */
+static void a_root_beside_a_leaf_of_an_agent(void **state)
+{
+	struct world *w = world_without_a_spare_host(20000);
+	const struct fpisa_manager_make *o = &last(&w->of[AGG])->make;
+
+	(void)state;
+	assert_last(&w->of[AGG], FPISA_MANAGER_MAKE);
+	assert_true(o->leaves && o->numbers == ~0ull);
+	made_there(w, &w->of[AGG], 5, 0, "");
+	assert_true(w->make[0].pool == 1ull << 5);
+	datapath_turn(w);
+	o = &last(&w->of[AGG])->make;
+	assert_true(!o->leaves && o->rank == 1 && o->numbers == ~(1ull << 5) && ntohl(o->root.w[3]) == 0x0a000001);
+	made_there(w, &w->of[AGG], 7, 0, "");
+	assert_numbers(w, 5, 7);
+	assert_int_equal(jobs_of(w), 1);
+	lose(w, &w->of[AGG]);
+	assert_refused(&w->of[0], FPISA_MANAGER_R_aggregator, "aggregator 10.0.0.1 is gone");
+	for (int r = 0; r < 4; r++)
+		leave(w, &w->of[r], 0);
+	assert_int_equal(jobs_of(w), 0);
+}
+
+/* The aggregator that is root and leaf dies while it creates the leaf. The group ends. */
+static void a_root_that_dies_as_a_leaf(void **state)
+{
+	struct world *w = world_without_a_spare_host(20000);
+
+	(void)state;
+	made_there(w, &w->of[AGG], 5, 0, "");
+	datapath_turn(w);
+	assert_last(&w->of[AGG], FPISA_MANAGER_MAKE);
+	lose(w, &w->of[AGG]);
 	for (int r = 0; r < 4; r++)
 		leave(w, &w->of[r], 0);
 	assert_int_equal(jobs_of(w), 0);
@@ -2219,6 +2331,9 @@ int main(void)
 		cmocka_unit_test(windows_of_a_tree),
 		cmocka_unit_test(a_tree_with_the_manager_as_a_leaf),
 		cmocka_unit_test(no_tree),
+		cmocka_unit_test(a_root_beside_a_leaf),
+		cmocka_unit_test(a_root_beside_a_leaf_of_an_agent),
+		cmocka_unit_test(a_root_that_dies_as_a_leaf),
 		cmocka_unit_test(a_tree_of_two_racks),
 		cmocka_unit_test(a_group_in_one_rack),
 		cmocka_unit_test(a_tree_after_a_restart),

@@ -29,6 +29,8 @@ struct group_job {
 	struct fpisa_manager_spec asked, made;
 	__u8 at[FPISA_MAX_SHARDS];     /* numbers of the job at the group's aggregators */
 	__u16 port[FPISA_MAX_WORKERS]; /* UDP port of each rank */
+	/* If `number` is the root of a tree: number of the leaf beside it on this datapath, from 1; 0: there is none */
+	__u64 beside;
 };
 
 struct group_record {

@@ -583,6 +583,14 @@ static void take_made(struct manager *m, struct manager_group *g, __u32 i, const
 	manager_made_at(m, i, &made);
 }
 
+/* Note that an aggregator, which may have two places, holds the group's jobs. */
+static void note_held(struct manager *m, struct manager_group *g, const struct manager_aggregator *a)
+{
+	for (__u32 i = 0; i < g->record.aggregators; i++)
+		if (manager_aggregator_of(m, g, i) == a)
+			g->unheld &= ~(1u << i);
+}
+
 bool manager_aggregator_message(struct manager *m, struct manager_caller *c, const struct fpisa_manager_message *msg)
 {
 	struct manager_aggregator *a = &m->aggregator[c->aggregator - 1];
@@ -593,12 +601,12 @@ bool manager_aggregator_message(struct manager *m, struct manager_caller *c, con
 	case FPISA_MANAGER_MADE:
 		g = find_group(m, msg->made.group, a, &i);
 		if (g)
-			take_made(m, g, (__u32)i, &msg->made);
+			take_made(m, g, manager_maker(g, msg->made.index, (__u32)i), &msg->made);
 		return true;
 	case FPISA_MANAGER_HOLDS:
 		g = find_group(m, msg->of.group, a, &i);
 		if (g)
-			g->unheld &= ~(1u << i);
+			note_held(m, g, a);
 		else
 			manager_send_drop(m, c, msg->of.group);
 		return true;

@@ -34,7 +34,7 @@ struct manager_make {
 	__u64 id;     /* id of the group */
 	__u64 pool;   /* bitmap of the numbers that the job may get */
 	__u32 leaves; /* nonzero: the job is the root of a tree, and its workers are the leaves */
-	/* of a leaf: address and UDP port of its parent, whose job has the same number, and the leaf's rank there */
+	/* of a leaf: address and UDP port of its parent, and the leaf's rank there */
 	struct fpisa_address parent;
 	__u16 parent_port;
 	__u32 parent_rank;

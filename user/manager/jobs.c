@@ -323,7 +323,7 @@ static void make(struct manager *m, struct manager_group *g, __u32 index)
 void manager_make_back(struct manager *m, struct manager_group *g, __u32 i)
 {
 	for (__u32 k = 0; k < FPISA_MANAGER_JOBS; k++)
-		if (g->job[k].state == FPISA_GROUP_JOB_MAKING && g->job[k].at == i)
+		if (g->job[k].state == FPISA_GROUP_JOB_MAKING && g->job[k].at == manager_maker(g, k, i))
 			make(m, g, k);
 }
 
@@ -338,8 +338,8 @@ static void tell_job(struct manager *m, struct manager_group *g, __u32 index, __
 					     .token_high = record->token_high,
 					     .spec = record->made};
 	if (manager_is_tree(g, index)) {
-		/* The job has the same number at all aggregators. */
 		for (__u32 i = 1; i < g->record.aggregators; i++) {
+			msg.job.job = record->at[i];
 			msg.job.leaf = group_leaf_ranks(&g->record, i);
 			manager_tell(m, g, ranks & msg.job.leaf, &msg);
 		}
@@ -381,9 +381,10 @@ static void make_again(struct manager *m, struct manager_group *g, __u32 index)
 	for (__u32 i = 0; i < j->at; i++) {
 		if (!(j->there >> i & 1) || !manager_is_own(m, g, i))
 			continue;
-		m->ops->remove(m->arg, record->number, record->token);
+		m->ops->remove(m->arg, record->at[i], record->token);
 		j->there &= ~(1u << i);
 	}
+	record->beside = 0;
 	j->at = 0;
 	j->halved = 0;
 	make(m, g, index);
@@ -395,7 +396,9 @@ static void take_number(struct manager *m, struct manager_group *g, __u32 index,
 	struct manager_group_job *j = job_of(g, index, &record);
 
 	record->at[j->at] = (__u8)made->number;
-	if (manager_is_own(m, g, j->at))
+	if (manager_is_own(m, g, j->at) && manager_is_tree(g, index) && manager_is_beside_root(g, j->at))
+		record->beside = made->number + 1;
+	else if (manager_is_own(m, g, j->at))
 		record->number = made->number;
 	if (!j->at) {
 		record->made = made->spec;
@@ -524,7 +527,7 @@ void manager_made(struct manager *m, const struct manager_made *made)
 
 	while (i + 1 < g->record.aggregators && !manager_is_own(m, g, i))
 		i++;
-	manager_made_at(m, i, made);
+	manager_made_at(m, manager_maker(g, made->index, i), made);
 }
 
 void manager_not_made(struct manager *m, struct manager_group *g, __u32 i, const char *why)
@@ -533,7 +536,7 @@ void manager_not_made(struct manager *m, struct manager_group *g, __u32 i, const
 
 	snprintf(made.text, sizeof(made.text), "%s", why);
 	for (made.index = 0; made.index < FPISA_MANAGER_JOBS && g->record.id == made.id; made.index++)
-		manager_made_at(m, i, &made);
+		manager_made_at(m, manager_maker(g, made.index, i), &made);
 }
 
 /* -- asking ----------------------------------------------------------------- */

@@ -46,6 +46,27 @@ static enum leaves_choice add_leaf(const struct leaves_host *h, __u32 n, __u32 r
 	return LEAVES_TREE;
 }
 
+/*
+ * Return whether a leaf may be the root. The link of a root at one of L sites carries the vectors of L - 1 leaves each way.
+ * Without a tree, each site's link carries the vectors of its ranks to the aggregators at other sites, and as many results
+ * to the ranks there: 2 x size / L x (L - 1) / L vectors.
+ */
+static bool leaf_may_be_root(__u32 leaves, __u32 size)
+{
+	return leaves * leaves <= 2 * size;
+}
+
+/* Return the index of the leaf that is the root too, or n. Frames between the two go through lo, as those of ranks there. */
+static __u32 root_of_leaves(const struct leaves_host *h, __u32 n, const struct leaves_tree *t)
+{
+	__u32 root = n;
+
+	for (__u32 i = 1; i < t->n; i++)
+		if (h[t->host[i]].colocated && (root == n || h[t->host[i]].bits > h[root].bits))
+			root = t->host[i];
+	return root;
+}
+
 enum leaves_choice leaves_choose(const struct leaves_host *h, __u32 n, __u32 size, struct leaves_tree *t)
 {
 	enum leaves_choice choice = LEAVES_TREE;
@@ -58,5 +79,7 @@ enum leaves_choice leaves_choose(const struct leaves_host *h, __u32 n, __u32 siz
 		return choice;
 	if (t->n == 2 || t->n - 1 == size)
 		return LEAVES_NO_USE;
+	if (t->host[0] == n && leaf_may_be_root(t->n - 1, size))
+		t->host[0] = root_of_leaves(h, n, t);
 	return t->host[0] == n ? LEAVES_NO_ROOT : LEAVES_TREE;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The choice of a tree for a group: each site of its ranks has a leaf, and an aggregator elsewhere is the root. A site is a
- * rack, or a host outside of all racks. The ranks of a site then take the bandwidth of one rank on the site's link.
+ * The choice of a tree for a group: each site of its ranks has a leaf, and an aggregator elsewhere, or a leaf, is the root.
+ * A site is a rack, or a host outside of all racks. The ranks of a site then take the bandwidth of one rank on the site's
+ * link.
  */
 #ifndef FPISA_MANAGER_LEAVES_H
 #define FPISA_MANAGER_LEAVES_H
@@ -23,24 +24,25 @@ struct leaves_host {
 enum leaves_choice {
 	LEAVES_TREE,
 	LEAVES_NO_USE,	/* all ranks are at one site, or each rank has a site of its own */
-	LEAVES_NO_ROOT, /* all aggregators are in racks or at sites with ranks */
+	LEAVES_NO_ROOT, /* all aggregators are in racks or at sites with ranks, and no leaf can be the root */
 	LEAVES_NO_LEAF, /* the site of a rank has no aggregator */
 	LEAVES_TOO_MANY /* there are more sites than a group can have leaves */
 };
 
 struct leaves_tree {
 	__u32 n;		      /* number of aggregators, 3 to FPISA_MAX_SHARDS */
-	__u32 host[FPISA_MAX_SHARDS]; /* the root, and then the leaves in the order of their lowest ranks */
+	__u32 host[FPISA_MAX_SHARDS]; /* the root, which may be a leaf too, and then the leaves in the order of their lowest ranks */
 	__u8 leaf[FPISA_MAX_WORKERS]; /* index of each rank's leaf in host[], from 1 */
 	__u32 without;		      /* LEAVES_NO_LEAF: the lowest rank whose site has no aggregator */
 };
 
 /*
  * Choose the tree of a group with `size` ranks, 1 to FPISA_MAX_WORKERS, among `n` aggregators. The root is the fastest
- * aggregator that is neither in a rack nor at a site with ranks. If a site has several aggregators, its leaf is the
- * fastest of those whose own host has no ranks, or the fastest if all of these hosts have ranks. Among equally fast
- * aggregators, the first in the list is chosen. If there is no tree, the result is the reason. NO_LEAF and TOO_MANY
- * precede NO_USE, which precedes NO_ROOT.
+ * aggregator that is neither in a rack nor at a site with ranks. If there is none, the root is the fastest leaf whose own
+ * host has ranks, unless its link would then carry more than without a tree. If a site has several aggregators, its leaf is
+ * the fastest of those whose own host has no ranks, or the fastest if all of these hosts have ranks. Among equally
+ * fast aggregators, the first in the list is chosen, and among equally fast leaves, the first leaf. If there is no tree, the
+ * result is the reason. NO_LEAF and TOO_MANY precede NO_USE, which precedes NO_ROOT.
  */
 enum leaves_choice leaves_choose(const struct leaves_host *h, __u32 n, __u32 size, struct leaves_tree *t);
 

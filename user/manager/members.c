@@ -50,6 +50,14 @@ void manager_end(struct manager *m, struct manager_group *g, enum fpisa_manager_
 	manager_tell(m, g, manager_in(g, RANK_HERE), &msg);
 }
 
+/* Remove a job of this datapath, and the leaf beside it. */
+static void remove_job(struct manager *m, const struct group_job *j)
+{
+	if (j->beside)
+		m->ops->remove(m->arg, (__u32)j->beside - 1, j->token);
+	m->ops->remove(m->arg, j->number, j->token);
+}
+
 void manager_end_if_empty(struct manager *m, struct manager_group *g)
 {
 	const struct group_record none = {0};
@@ -61,7 +69,7 @@ void manager_end_if_empty(struct manager *m, struct manager_group *g)
 			return;
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		if (g->job[k].state == FPISA_GROUP_JOB_MADE && manager_has_job(&g->record, (__u32)k, m->aggregator_port))
-			m->ops->remove(m->arg, g->record.job[k].number, g->record.job[k].token);
+			remove_job(m, &g->record.job[k]);
 	manager_drop_jobs(m, g);
 	if (g->record.joined)
 		m->ops->record(m->arg, manager_place(m, g), &none);

@@ -67,6 +67,25 @@ __u32 manager_aggregators_of(const struct manager_group *g, __u32 index)
 	return g->record.leaf[0] && !manager_is_tree(g, index) ? 1 : g->record.aggregators;
 }
 
+static bool is_same_place(const struct manager_group *g, __u32 i, __u32 k)
+{
+	const struct fpisa_manager_aggregator *a = g->record.aggregator;
+
+	return fpisa_same_address(&a[i].address, &a[k].address) && a[i].port == a[k].port;
+}
+
+__u32 manager_maker(const struct manager_group *g, __u32 index, __u32 i)
+{
+	const __u32 at = g->job[index].at;
+
+	return at < g->record.aggregators && is_same_place(g, i, at) ? at : i;
+}
+
+bool manager_is_beside_root(const struct manager_group *g, __u32 i)
+{
+	return g->record.leaf[0] && i && is_same_place(g, i, 0);
+}
+
 bool manager_is_own(const struct manager *m, const struct manager_group *g, __u32 i)
 {
 	const struct fpisa_manager_aggregator *a = &g->record.aggregator[i];
@@ -134,7 +153,7 @@ static void fill_ranks(const struct manager_group *g, __u32 index, __u32 i, stru
 	o->parent = a[0].address;
 	o->parent_port = a[0].port;
 	o->parent_rank = i - 1;
-	o->pool = 1ull << record->at[0];
+	o->pool = manager_is_beside_root(g, i) ? o->pool & ~(1ull << record->at[0]) : 1ull << record->at[0];
 }
 
 bool manager_make_at(struct manager *m, struct manager_group *g, __u32 index, __u32 i, __u32 window)

@@ -23,6 +23,15 @@ bool manager_is_own(const struct manager *m, const struct manager_group *g, __u3
 /* Return the address of the group's aggregator i for a rank. */
 struct fpisa_address manager_address_for(struct manager *m, const struct manager_group *g, __u32 i, __u32 rank);
 
+/*
+ * Return the place of the aggregator at place `i` that creates the job of this index, or `i` if it creates none. An
+ * aggregator that is the root of a tree and a leaf has two places.
+ */
+__u32 manager_maker(const struct manager_group *g, __u32 index, __u32 i);
+
+/* Return whether aggregator `i` of a tree is a leaf on the datapath of the root. */
+bool manager_is_beside_root(const struct manager_group *g, __u32 i);
+
 /* Return whether the group's job of this index is a tree. A group with a tree has its other jobs at the root alone. */
 bool manager_is_tree(const struct manager_group *g, __u32 index);
 

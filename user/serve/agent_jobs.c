@@ -37,10 +37,18 @@ static void record(struct agent_jobs *a, const struct agent_group *g)
 	a->ops->ask(a->arg, &q);
 }
 
-static void remove_job(struct agent_jobs *a, const struct group_job *j)
+static void remove_number(struct agent_jobs *a, __u32 number, __u64 token)
 {
 	a->ops->ask(a->arg,
-		    &(struct helper_request){.what = HELPER_REMOVE, .remove = {.number = j->number, .token = j->token}});
+		    &(struct helper_request){.what = HELPER_REMOVE, .remove = {.number = number, .token = token}});
+}
+
+/* Remove a job, and the leaf beside it. */
+static void remove_job(struct agent_jobs *a, const struct group_job *j)
+{
+	if (j->beside)
+		remove_number(a, (__u32)j->beside - 1, j->token);
+	remove_number(a, j->number, j->token);
 }
 
 static void say(struct agent_jobs *a, enum fpisa_manager_type type, __u64 id)
@@ -153,21 +161,36 @@ static void fill_next(const struct agent_jobs *a, struct agent_group *g, const s
 	g->token_high[m->index] = m->token_high;
 }
 
-/* Let the helper create the next job of this index. Remove the earlier job, which was for another manager. */
-static void make(struct agent_jobs *a, struct agent_group *g, __u32 index)
+/* Return whether the job to create is a leaf of the root that the agent has created before. */
+static bool is_beside(const struct agent_jobs *a, const struct group_job *j, const struct manager_make *o)
 {
-	struct helper_request q = {.what = HELPER_MAKE, .place = place_of(a, g)};
+	return j->state == FPISA_GROUP_JOB_MADE && j->token == o->token && !j->beside && fpisa_is_address(&o->parent) &&
+	       (fpisa_same_address(&o->parent, &a->local) || fpisa_same_address(&o->parent, &a->other));
+}
+
+/* Remove the earlier job, which was for another manager or was refused at another aggregator, and begin the next one. */
+static void replace_job(struct agent_jobs *a, struct agent_group *g, __u32 index, const struct manager_make *o)
+{
 	struct group_job *j = &g->record.job[index];
 
 	if (j->state == FPISA_GROUP_JOB_MADE)
 		remove_job(a, j);
-	q.make = g->next[index];
+	*j = (struct group_job){.token = o->token, .token_high = g->token_high[index], .asked = o->spec};
+	memcpy(j->port, o->port, sizeof(j->port));
+}
+
+/* Let the helper create the next job of this index, beside the earlier one or in its place. */
+static void make(struct agent_jobs *a, struct agent_group *g, __u32 index)
+{
+	struct helper_request q = {.what = HELPER_MAKE, .place = place_of(a, g), .make = g->next[index]};
+	struct group_job *j = &g->record.job[index];
+	const bool beside = is_beside(a, j, &q.make);
+
 	g->next[index].workers = 0;
-	*j = (struct group_job){.state = FPISA_GROUP_JOB_MAKING,
-				.token = q.make.token,
-				.token_high = g->token_high[index],
-				.asked = q.make.spec};
-	memcpy(j->port, q.make.port, sizeof(j->port));
+	if (!beside)
+		replace_job(a, g, index, &q.make);
+	j->state = FPISA_GROUP_JOB_MAKING;
+	g->beside = beside ? g->beside | 1u << index : g->beside & ~(1u << index);
 	record(a, g);
 	while (q.make.spec.window > a->slots)
 		q.make.spec.window /= 2;
@@ -199,6 +222,23 @@ static void take_make(struct agent_jobs *a, const struct fpisa_manager_make *m)
 		make(a, g, m->index);
 }
 
+/* Note the helper's answer. Without a leaf beside it, the root stays until the manager says what becomes of it. */
+static void take_made(struct group_job *j, const struct manager_made *made, bool beside)
+{
+	if (made->err && !beside) {
+		*j = (struct group_job){.state = FPISA_GROUP_JOB_NONE};
+		return;
+	}
+	j->state = FPISA_GROUP_JOB_MADE;
+	if (made->err)
+		return;
+	j->made = made->spec;
+	if (beside)
+		j->beside = made->number + 1;
+	else
+		j->number = (__u16)made->number;
+}
+
 void agent_made(struct agent_jobs *a, const struct manager_made *made)
 {
 	struct agent_group *g = &a->group[made->place];
@@ -210,13 +250,7 @@ void agent_made(struct agent_jobs *a, const struct manager_made *made)
 		return;
 	g->making &= ~bit;
 	g->unheard &= ~bit;
-	if (made->err) {
-		*j = (struct group_job){.state = FPISA_GROUP_JOB_NONE};
-	} else {
-		j->state = FPISA_GROUP_JOB_MADE;
-		j->number = made->number;
-		j->made = made->spec;
-	}
+	take_made(j, made, g->beside & bit);
 	if (g->over) {
 		drop(a, g);
 	} else if (g->next[made->index].workers) {

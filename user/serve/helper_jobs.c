@@ -46,10 +46,9 @@ static int slots_given(const struct helper_state *w, __u32 *slots)
 	for (__u32 i = 0; !err && i < GROUPS; i++) {
 		err = datapath_group_get(&w->groups, i, &r);
 		for (int k = 0; !err && r.id && k < FPISA_MANAGER_JOBS; k++) {
-			__u32 number = job_of(w, r.job[k].token);
-
-			if (number < FPISA_MAX_JOBS)
-				*slots += w->dp.jobs[number].window;
+			for (__u32 n = 0; n < FPISA_MAX_JOBS; n++)
+				if (datapath_has_job(&w->dp, n, r.job[k].token))
+					*slots += w->dp.jobs[n].window;
 		}
 	}
 	return err;
@@ -99,6 +98,27 @@ static int check_policy(const struct manager_policy *p, const struct manager_mak
 	return 0;
 }
 
+/* Return whether the job is a leaf whose root is on this datapath. */
+static bool is_beside(const struct helper_state *w, const struct manager_make *o)
+{
+	return fpisa_is_address(&o->parent) && o->parent_port == (w->dp.control->port ?: FPISA_PORT) &&
+	       (fpisa_same_address(&o->parent, &o->local) || fpisa_same_address(&o->parent, &o->other));
+}
+
+/*
+ * Return the number of a job that has the token although no job may have it, or FPISA_MAX_JOBS. A leaf may be beside its
+ * root.
+ */
+static __u32 unexpected_job(const struct helper_state *w, const struct manager_make *o, const struct group_job *j)
+{
+	const __u32 number = job_of(w, o->token);
+
+	if (!is_beside(w, o))
+		return number;
+	return number == j->number && !j->beside && w->dp.jobs[number].flags & FPISA_JOB_LEAVES ? FPISA_MAX_JOBS :
+												  number;
+}
+
 static int check_make(struct helper_state *w, const struct manager_make *o, struct group_record *r, __u32 *reason)
 {
 	__u32 slots;
@@ -114,10 +134,9 @@ static int check_make(struct helper_state *w, const struct manager_make *o, stru
 	if (!o->id || r->id != o->id || r->job[o->index].state != FPISA_GROUP_JOB_MAKING ||
 	    r->job[o->index].token != o->token || !o->token)
 		return refuse(-EACCES, "the record of the group does not announce this job; please report this bug");
-	/* Refuse a second job with the same token, because slots_given() would not count it. */
-	if (job_of(w, o->token) < FPISA_MAX_JOBS)
+	if (unexpected_job(w, o, &r->job[o->index]) < FPISA_MAX_JOBS)
 		return refuse(-EACCES, "job %u already has the requested job's token; please report this bug",
-			      job_of(w, o->token));
+			      unexpected_job(w, o, &r->job[o->index]));
 	err = check_policy(w->policy, o, reason) ?: slots_given(w, &slots);
 	if (!err && slots + o->spec.window > w->policy->slots)
 		return refuse(
@@ -137,7 +156,7 @@ static void fill_addresses(const struct manager_make *o, struct fpisa_job *j)
 		j->ipv4 = v6 ? o->other.w[3] : o->local.w[3];
 }
 
-static void fill_spec(const struct manager_make *o, const struct group_job *record, const struct manager_policy *policy,
+static void fill_spec(const struct helper_state *w, const struct manager_make *o, const struct group_job *record,
 		      struct job_spec *s)
 {
 	bool unicast;
@@ -170,8 +189,9 @@ static void fill_spec(const struct manager_make *o, const struct group_job *reco
 		s->job.flags |= FPISA_JOB_LEAF;
 		s->job.parent = (struct fpisa_rank){.addr = o->parent, .port = htons(o->parent_port)};
 		s->job.parent_rank = o->parent_rank;
+		s->job.parent_job = is_beside(w, o) ? record->number : FPISA_MAX_JOBS;
 	}
-	unicast = s->job.fanout || (o->spec.fanout ? o->spec.fanout == FPISA_FANOUT_UNICAST : policy->unicast);
+	unicast = s->job.fanout || (o->spec.fanout ? o->spec.fanout == FPISA_FANOUT_UNICAST : w->policy->unicast);
 	s->job.fanout = unicast ? FPISA_FANOUT_UNICAST : 0;
 	s->any_fanout = !o->spec.fanout;
 	for (__u32 r = 0; r < o->workers; r++) {
@@ -246,6 +266,15 @@ static __u32 choose_number(struct helper_state *w, const struct manager_make *o)
 	return best;
 }
 
+static void note_number(struct group_job *j, __u32 number, bool beside)
+{
+	j->beside = beside ? number + 1 : 0;
+	if (beside)
+		return;
+	j->number = (__u16)number;
+	j->at[0] = (__u8)number;
+}
+
 int helper_make_job(struct helper_state *w, const struct manager_make *o, struct manager_made *made)
 {
 	struct group_record r;
@@ -261,7 +290,7 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 				"all %d job numbers of the manager are in use; raise jobs in [manager] or end another job",
 				__builtin_popcountll(w->policy->jobs));
 		}
-		fill_spec(o, &r.job[o->index], w->policy, &s);
+		fill_spec(w, o, &r.job[o->index], &s);
 		err = job_complete(&s.job, made->number) ?: datapath_job_check(made->number, &s.job);
 		if (!err)
 			err = resolve(w, o, &s, made);
@@ -289,8 +318,7 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 	 */
 	if (r.aggregators <= 1)
 		r.job[o->index].state = FPISA_GROUP_JOB_MADE;
-	r.job[o->index].number = made->number;
-	r.job[o->index].at[0] = (__u8)made->number;
+	note_number(&r.job[o->index], made->number, is_beside(w, o));
 	r.job[o->index].made = made->spec;
 	err = datapath_group_put(&w->groups, o->place, &r);
 	if (err)
@@ -327,7 +355,7 @@ static bool is_record(const struct group_record *r)
 		return false;
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		if (r->job[k].state > FPISA_GROUP_JOB_MADE || r->job[k].number >= FPISA_MAX_JOBS ||
-		    r->job[k].refused >= FPISA_MANAGER_R_END)
+		    r->job[k].refused >= FPISA_MANAGER_R_END || r->job[k].beside > FPISA_MAX_JOBS)
 			return false;
 	return true;
 }
@@ -360,14 +388,20 @@ int helper_record(struct helper_state *w, __u32 place, const struct group_record
 	return err ?: datapath_group_put(&w->groups, place, r);
 }
 
+/* Return whether a job of a group exists, and the leaf beside it. */
+static bool has_jobs(const struct helper_state *w, const struct group_job *j)
+{
+	return datapath_has_job(&w->dp, j->number, j->token) &&
+	       (!j->beside || datapath_has_job(&w->dp, (__u32)j->beside - 1, j->token));
+}
+
 /* Return whether the group has all the jobs that its record lists. A user may have deleted one of them. */
 static bool is_whole(const struct helper_state *w, const struct group_record *r)
 {
 	const __u16 port = (__u16)(w->dp.control->port ?: FPISA_PORT);
 
 	for (__u32 k = 0; k < FPISA_MANAGER_JOBS; k++)
-		if (r->job[k].state == FPISA_GROUP_JOB_MADE && manager_has_job(r, k, port) &&
-		    !datapath_has_job(&w->dp, r->job[k].number, r->job[k].token))
+		if (r->job[k].state == FPISA_GROUP_JOB_MADE && manager_has_job(r, k, port) && !has_jobs(w, &r->job[k]))
 			return false;
 	return true;
 }

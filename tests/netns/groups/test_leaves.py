@@ -81,15 +81,16 @@ class Leaves(Groups):
         self.agents.append(self.spawn(host, f"{PINS}/{pin}", self.agent_config, *options))
         return self.agents[-1]
 
-    def move_manager(self):
-        """Make the first host of ranks the manager, and the manager's host another aggregator."""
+    def move_manager(self, spare=True):
+        """Make the first host of ranks the manager, and the manager's host another aggregator, or without `spare` none."""
         hosts = self.net.worker
         for process in (*self.agents, self.manager):
             end(process)
         with open(self.agent_config, "w") as f:
             f.write(f"[manager]\nkey-file = {self.key}\nmanager = {self.net.addresses[0]}\n")
         self.manager = self.spawn(hosts[0], f"{PINS}/0", self.config, says="serving ")
-        self.agents = [self.spawn(host, pin, self.agent_config) for host, pin in ((self.net.agg, PIN), *((h, f"{PINS}/{i}") for i, h in enumerate(hosts) if i))]
+        places = [(self.net.agg, PIN)] * spare + [(h, f"{PINS}/{i}") for i, h in enumerate(hosts) if i]
+        self.agents = [self.spawn(host, pin, self.agent_config) for host, pin in places]
 
     def close(self):
         super().close()
@@ -237,6 +238,38 @@ def test_manager_on_a_host_of_ranks(site):
     assert all_counters(site, 0, "v_up") == all_counters(site, 1, "v_up") > 0
 
 
+def jobs_at(site, i):
+    """Return the numbers of the jobs of host i."""
+    return [j["job"] for j in json.loads(site.net.worker[i].run(FPISA, "job", "list", "--json", "--pin", f"{PINS}/{i}"))]
+
+
+@over_both
+@pytest.mark.parametrize("root", (0, 1), ids=("manager", "agent"))
+def test_no_spare_host(site, root):
+    """A leaf is also the root, on the manager's host or on another host. Each host's link carries the bytes of one rank."""
+    chunks = 2000
+    site.move_manager(spare=False)
+    if root:
+        end(site.agents[0])
+        site.agents = [site.spawn(site.net.worker[1], f"{PINS}/1", site.agent_config, "--rate", "100G")]
+    before = [site.net.bytes_of(i) for i in range(HOSTS)]
+    ranks = start(site, "g", lambda r: [{"sum": "float32", "count": 256 * chunks}], elements=256, address=site.net.addresses[0])
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["first"] == RANKS * (RANKS + 1) / 2, answer
+    for i in range(HOSTS):
+        sent = (site.net.bytes_of(i) - before[i]) / (chunks * (site.net.frame + 4 * 256))
+        print(f"host {i} sent {sent:.2f} times the bytes of a rank")
+        assert sent < 1.1 and all_counters(site, i, "v_up") == chunks
+    shares = json.loads(site.net.worker[0].run(FPISA, "group", "show", "g", "--json", "--pin", f"{PINS}/0"))[0]["shares"]
+    assert [(s["address"], s["ranks"]) for s in shares] == [(site.net.addresses[root], []), (site.net.addresses[0], [0, 2, 4, 6]),
+                                                            (site.net.addresses[1], [1, 3, 5, 7])]
+    assert len(jobs_at(site, root)) == 2 and len(jobs_at(site, 1 - root)) == 1
+    for rank in ranks:
+        rank.end()
+    wait_until("the end of all jobs", lambda: not any(jobs_at(site, i) for i in range(HOSTS)))
+
+
 @over_both
 def test_doubles(site):
     """The root makes the results of doubles in the frames of the leaves, which are long enough. Sums do not wait for retransmissions."""
@@ -266,10 +299,10 @@ def forever(rank):
     return [{"sum": "float32", "count": 20000, "times": 100000}]
 
 
-def begin(site, name):
+def begin(site, name, **options):
     """Start sums, and wait until each leaf has sent some."""
     before = [all_counters(site, i, "v_up") for i in range(HOSTS)]
-    ranks = start(site, name, forever)
+    ranks = start(site, name, forever, **options)
     wait_until("partial sums", lambda: all(all_counters(site, i, "v_up") > before[i] for i in range(HOSTS)))
     return ranks
 
@@ -344,6 +377,29 @@ def test_root_killed(site):
         assert shares_of(site, "h")[0]["address"] == f"{site.net.subnet}1"
     finally:
         site.net.other.run(FPISA, "unload", "--pin", f"{PINS}/other")
+
+
+@pytest.mark.alone
+def test_root_on_a_leafs_host_killed(site):
+    """All ranks name within a second an aggregator that is both root and leaf. After it has started again, the next group has the same tree."""
+    site.move_manager(spare=False)
+    end(site.agents[0])
+
+    def kill():
+        agent = site.spawn(site.net.worker[1], f"{PINS}/1", site.agent_config, "--rate", "100G")
+        site.agents = [agent]
+        ranks = begin(site, "g", address=site.net.addresses[0])
+        assert len(jobs_at(site, 1)) == 2
+        agent.kill()
+        took = errors(ranks, -EHOSTDOWN, f"aggregator {site.net.addresses[1]} is gone: its process ended")
+        for rank in ranks:
+            rank.end()
+        end(agent)
+        wait_until("the end of the group", lambda: not jobs_at(site, 0))
+        return took
+
+    once_within(1, kill)
+    kill()
 
 
 def test_number_in_use(site):

@@ -11,7 +11,7 @@ import struct
 import pytest
 
 from aggregators import Switched, pins
-from lab import FPISA, draw_seed, once_within, wait_until
+from lab import FPISA, draw_seed, end, once_within, wait_until
 from test_leaves import EHOSTDOWN, FRAME, MODE_EXACT, PINS, all_counters, errors, forever, nearest, over_both, random_values, served, shares_of
 
 HOSTS, RANKS = 4, 8
@@ -127,6 +127,34 @@ def test_bytes(site):
         sent = (site.net.up(rack) - before[rack]) / (chunks * (site.net.frame + 4 * 256))
         print(f"rack {rack} sent {sent:.2f} times the bytes of a rank")
         assert sent < 1.1
+
+
+@pytest.mark.alone
+@over_both
+def test_no_spare_host(site):
+    """Each rack has a leaf on a host with ranks, and the manager is on one of these hosts. One leaf is the root. Each uplink carries one vector."""
+    net, chunks = site.net, 2000
+    for process in (*site.agents, site.manager):
+        end(process)
+    with open(site.agent_config, "w") as f:
+        f.write(f"[manager]\nkey-file = {site.key}\nmanager = {net.addresses[2]}\n")
+    site.manager = site.spawn(net.worker[2], f"{PINS}/b", site.config, says="serving ")
+    site.agents = [site.spawn(net.worker[0], f"{PINS}/a0", site.agent_config, "--colocated", "eth0")]
+    try:
+        before = {rack: net.up(rack) for rack in LEAVES}
+        for rank in start(site, "g", lambda r: [{"sum": "float32", "count": 256 * chunks}], elements=256, address=net.addresses[2]):
+            answer = rank.line()
+            assert answer["rc"] == 0 and answer["first"] == RANKS * (RANKS + 1) / 2, answer
+        for rack in LEAVES:
+            sent = (net.up(rack) - before[rack]) / (chunks * (net.frame + 4 * 256))
+            print(f"rack {rack} sent {sent:.2f} times the bytes of a rank")
+            assert 0.9 < sent < 1.1
+        group, = json.loads(net.worker[2].run(FPISA, "group", "show", "g", "--json", "--pin", f"{PINS}/b"))
+        assert [(s["address"], s["rack"], s["ranks"]) for s in group["shares"][1:]] == [
+            (net.addresses[0], "A", [0, 1, 4, 5]), (net.addresses[2], "B", [2, 3, 6, 7])]
+        assert group["shares"][0]["address"] in (net.addresses[0], net.addresses[2]) and not group["shares"][0]["ranks"]
+    finally:
+        net.worker[0].run(FPISA, "unload", "--pin", f"{PINS}/a0")
 
 
 def test_one_rack(site):
