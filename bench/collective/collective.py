@@ -3,7 +3,7 @@
 """Measure the time of an all-reduce over shaped links by FPISA, Open MPI, MPICH and Gloo.
 
     collective.py [--workers 2,4,8] [--rates 100,1000] [--sizes BYTES,...] [--rounds R] [--only NAME,...]
-                  [--topologies switch,one-port,dedicated-K,colocated,everywhere-K,racks-K] [--queue BYTES] [--loss SHARE]
+                  [--topologies switch,one-port,dedicated-K,colocated,everywhere-K,racks-K,hosts-K] [--queue BYTES] [--loss SHARE]
                   [--operations allreduce,broadcast,reduce,allgather,reduce_scatter] [--udp-gro off]
 
 Each worker is a network namespace. All links are connected to a bridge. Both directions of a worker's link are shaped to the
@@ -23,6 +23,10 @@ same rate by tbf, at the worker's eth0 and at the bridge's port to the worker. A
 	together, both ways. FPISA's sums are in mode exact. Neighbours
 	are in one rack. This topology takes one number of workers, and
 	no other topology beside it.
+    hosts-K	K hosts with N/K workers each, a leaf on each host, and a root in the
+	switch. FPISA's sums are in mode exact. Neighbours are on one host. Open MPI's workers on a host share memory. The
+	contender `openmpi-han`, which --only has to name, is Open MPI with its collectives of two levels. The line has the
+	bytes that a host's link carried in each direction, as multiples of S. Otherwise as racks-K.
 
 Frames that XDP sends do not pass a queue of the host. If a host adds, its frames are shaped when they enter the bridge, in
 one queue with the frames of the host's network stack.
@@ -71,7 +75,8 @@ import mpi as mpis  # noqa: E402
 
 RANK = os.path.join(HERE, "rank.py")
 ALGORITHMS = {3: "recursive doubling", 4: "ring", 5: "segmented ring", 6: "Rabenseifner", 0: "its own choice"}
-TOPOLOGIES = "switch", "one-port", "dedicated-K", "colocated", "everywhere-K", "racks-K"
+TOPOLOGIES = "switch", "one-port", "dedicated-K", "colocated", "everywhere-K", "racks-K", "hosts-K"
+OPENMPI = {"openmpi": {}, "openmpi-han": {"coll_han_priority": 100}}  # contenders, with parameters of MCA
 OPERATIONS = "allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"
 # If a sum takes the link longer than this, use Open MPI's algorithm that was fastest at a quarter of the sum's size.
 QUALIFY_S = 0.15
@@ -105,7 +110,8 @@ class Network(labs.Lab):
         with self.switch.entered(), contextlib.suppress(FileNotFoundError):
             with open("/proc/sys/net/bridge/bridge-nf-call-iptables", "w") as f:
                 f.write("0")  # a switch does not have a firewall
-        self.pins, self.entries, self.leaves, self.workers_of = pins, [], [], []
+        self.pins, self.entries, self.leaves, self.leaf_ports, self.workers_of, self.uplinks = pins, [], [], [], [], []
+        self.each = 1  # ranks of each worker's namespace
         self.adders = [self.dedicated(i, mtu) for i in range(aggregators)]
         if colocated:
             self.adders += [self.beside(r) for r in range(workers)]
@@ -115,6 +121,8 @@ class Network(labs.Lab):
         world = len(self.worker)
         for i in range(racks):
             self.workers_of.append(range(i * world // racks, (i + 1) * world // racks))
+            self.uplinks.append(len(self.workers_of[i]) / 4)
+            self.leaf_ports.append(f"l{i}")
             host, address = self.netns(), f"10.99.1.{150 + i}"
             self.switch.ip(f"link add rack{i} type bridge mcast_snooping 0 forward_delay 0 stp_state 0", f"link set rack{i} up",
                            f"link add up{i} mtu {mtu} type veth peer name down{i} mtu {mtu}",
@@ -126,6 +134,13 @@ class Network(labs.Lab):
             host.gro_on("eth0")
             self.switch.gro_on(f"l{i}")
             self.leaves.append(self.loaded(Adder(host, address, f"{self.pins}/l{i}", None), "eth0"))
+
+    def make_hosts(self, world):
+        """Make each worker's namespace a host with a leaf, and with an equal part of the ranks, in order."""
+        self.each = world // len(self.worker)
+        for i in range(len(self.worker)):
+            self.workers_of.append(range(i * self.each, (i + 1) * self.each))
+            self.leaves.append(self.beside(i))
 
     def dedicated(self, i, mtu):
         """Add a host behind a separate port. Multicast results do not leave through this port."""
@@ -185,9 +200,9 @@ class Network(labs.Lab):
             tbf(self.switch, f"a{i}", mbit, queue)
         for entry in self.entries:
             tbf(self.switch, entry, mbit, HOST_QUEUE)
-        for i, workers in enumerate(self.workers_of):
+        for i, width in enumerate(self.uplinks):
             for port in f"up{i}", f"down{i}":
-                tbf(self.switch, port, mbit * len(workers) / 4, queue)
+                tbf(self.switch, port, mbit * width, queue)
         self.shape_uplink(mbit, topology, queue)
 
     def shape_uplink(self, mbit, topology, queue):
@@ -214,7 +229,7 @@ class Network(labs.Lab):
         """Set whether results are coalesced when they enter the bridge. Return the state, `on` or `off`."""
         if not shutil.which("ethtool"):
             return "off"
-        for port in "uplink", *(f"l{i}" for i in range(len(self.leaves))):
+        for port in "uplink", *self.leaf_ports:
             self.switch.run("ethtool", "-K", port, "rx-udp-gro-forwarding", value)
         features = dict(line.strip().split(": ", 1) for line in self.switch.run("ethtool", "-k", "uplink").splitlines()
                         if ": " in line)
@@ -240,8 +255,11 @@ class Setting(typing.NamedTuple):
     def racks(self):
         return int(self.topology.split("-")[1]) if self.topology.startswith("racks-") else 0
 
+    def hosts(self):
+        return int(self.topology.split("-")[1]) if self.topology.startswith("hosts-") else 0
+
     def several(self):
-        return self.topology not in ("switch", "one-port") and not self.racks()
+        return self.topology not in ("switch", "one-port") and not self.racks() and not self.hosts()
 
     def everywhere(self):
         return self.topology.startswith(("colocated", "everywhere-"))
@@ -281,7 +299,8 @@ class Setting(typing.NamedTuple):
         return self.byteps() * size * 8 / (self.mbit * 1e6)
 
     def ring_limit_s(self, size):
-        return 2 * (self.workers - 1) / self.workers * self.slower_uplink() * size * 8 / (self.mbit * 1e6)
+        n = self.hosts() or self.workers
+        return 2 * (n - 1) / n * self.slower_uplink() * size * 8 / (self.mbit * 1e6)
 
     def described(self):
         return {"topology": self.topology, "workers": self.workers, "rate_mbps": self.mbit}
@@ -296,6 +315,7 @@ class Run(typing.NamedTuple):
     cpu_s: float  # CPU time of all parties in seconds
     waited: float  # share of the time in which a rank could have run but did not have a CPU
     dropped: int = 0  # number of frames that were dropped at full ports of the bridge
+    carried: typing.Sequence[int] = (0, 0)  # number of bytes that the links of all hosts sent and received
 
 
 class Contender:
@@ -325,7 +345,7 @@ class Contender:
         self.order(workers, do="prepare", operation=operation, count=count)
         before = cpu_times()
         answers = self.order(workers, do="run", operation=operation, count=count, algorithm=algorithm, side=f"{topology}/{workers}",
-                             at_ns=time.monotonic_ns() + int(START_S * 1e9))
+                             at_ns=time.monotonic_ns() + int(START_S * max(1, workers / 8) * 1e9))
         busy = [b - a for a, b in zip(before, cpu_times())]
         if not all(a["right"] for a in answers):
             raise Failure(f"{self.name}: {workers} workers, {count} values: wrong sum; please report this bug")
@@ -355,9 +375,13 @@ class Stage:
         self.pins = os.path.join(folder, "pins")  # a BPF filesystem for pins of several aggregators
         os.mkdir(self.pins)
         labs.mount(b"bpf", self.pins, b"bpf")
-        self.net = Network(self.world, args.mtu, max([t.aggregators() for t in several], default=0),
+        first = Setting(args.topologies[0], self.world, 1)
+        self.net = Network(first.hosts() or self.world, args.mtu, max([t.aggregators() for t in several], default=0),
                            any(t.everywhere() for t in several), self.pins)
-        self.net.make_racks(Setting(args.topologies[0], self.world, 1).racks(), args.mtu)
+        if first.racks():
+            self.net.make_racks(first.racks(), args.mtu)
+        if first.hosts():
+            self.net.make_hosts(self.world)
         self.udp_gro = self.net.put_together(args.udp_gro)
         self.elements = (args.mtu - (HEADERS - 14)) // 128 * 32
         self.jobs = {}
@@ -370,7 +394,7 @@ class Stage:
         self.net.load()
         for job, (topology, n) in enumerate(itertools.product(self.args.topologies, self.args.workers)):
             at = Setting(topology, n, 1000)
-            add = self.several if at.several() else self.tree if at.racks() else self.single
+            add = self.several if at.several() else self.tree if at.racks() or at.hosts() else self.single
             self.jobs[f"{topology}/{n}"] = add(job, at)
         return [self.contender(name) for name in contenders]
 
@@ -380,16 +404,18 @@ class Stage:
     def single(self, job, at):
         port = labs.PORT + 1 + job
         self.net.add_job(job, *self.options(), workers=[f"{a}:{port}" for a in self.net.addresses[:at.workers]])
-        return {"job": job, "workers": at.workers, "port": port, "addresses": [labs.ADDRESS] * at.workers}
+        return {"job": job, "workers": at.workers, "ports": [port] * at.workers, "addresses": [labs.ADDRESS] * at.workers}
 
     def tree(self, job, at):
         """Add the root's job and those of the leaves."""
-        port, options = labs.PORT + 1 + job, (*self.options(), "--mode", "exact")
+        options = (*self.options(), "--mode", "exact")
+        port = [labs.PORT + 1 + job + (r - ranks.start) * bool(at.hosts()) for ranks in self.net.workers_of for r in ranks]
         self.net.add_job(job, *options, "--leaves", workers=[leaf.address for leaf in self.net.leaves])
         for i, (leaf, workers) in enumerate(zip(self.net.leaves, self.net.workers_of)):
             leaf.host.run(labs.FPISA, "job", "add", job, *options, "--parent", f"{labs.ADDRESS}/{i}", "--workers",
-                          ",".join(f"{self.net.addresses[r]}:{port}" for r in workers), "--address", leaf.address, "--pin", leaf.pins)
-        return {"job": job, "workers": at.workers, "port": port,
+                          ",".join(f"{self.net.addresses[r // self.net.each]}:{port[r]}" for r in workers), "--address", leaf.address,
+                          *(("--fanout", "unicast") if at.hosts() else ()), "--pin", leaf.pins)
+        return {"job": job, "workers": at.workers, "ports": port,
                 "addresses": [leaf.address for leaf, workers in zip(self.net.leaves, self.net.workers_of) for _ in workers]}
 
     def several(self, job, at):
@@ -401,7 +427,7 @@ class Stage:
         for a, _ in chosen:
             a.host.run(labs.FPISA, "job", "add", job, *self.options(), "--workers", workers, "--address", a.address,
                        "--fanout", "multicast" if a.rank is None else "unicast", "--pin", a.pins)
-        return {"job": job, "workers": at.workers, "port": port,
+        return {"job": job, "workers": at.workers, "ports": [port] * at.workers,
                 "addresses": [",".join(f"{a.address}*{w}" for a, w in chosen)] * at.workers}
 
     def contender(self, name):
@@ -411,16 +437,16 @@ class Stage:
         command = [sys.executable, "-B", RANK, name, self.listener.getsockname()]
         log = open(os.path.join(self.folder, name), "w+")
         files = {"stdout": log, "stderr": log}
-        if name == "openmpi":
-            started = [self.mpirun([*command, json.dumps(plan)], files)]
+        if name in OPENMPI:
+            started = [self.mpirun([*command, json.dumps(plan)], files, OPENMPI[name])]
         elif name == "mpich":
             argv, env = mpis.command(name, self.world, self.folder, *command, json.dumps(plan), preload=False,
-                                     hosts=mpis.Hosts(self.net, self.folder))
+                                     hosts=mpis.Hosts(self.net, self.folder, self.net.each))
             started = [self.net.switch.spawn(*argv, env=env, **files)]
         else:
             env = {**os.environ, "GLOO_SOCKET_IFNAME": "eth0"}
             started = [w.spawn(*command, json.dumps({**plan, "rank": r}), env=env, **files)
-                       for r, w in enumerate(self.net.worker)]
+                       for r, w in enumerate(self.net.worker[r // self.net.each] for r in range(self.world))]
         try:
             return Contender(name, self.muster(started))
         except Failure as e:
@@ -442,9 +468,9 @@ class Stage:
             ranks[json.loads(lines.readline())["rank"]] = lines
         return ranks
 
-    def mpirun(self, command, files):
-        agent = mpi_agent(self.net, self.folder)
-        return self.net.switch.spawn(*mpi_command(self.net, self.folder, agent), *command, **files)
+    def mpirun(self, command, files, mca):
+        argv = mpi_command(self.net, self.folder, mpi_agent(self.net, self.folder), each=self.net.each, **mca)
+        return self.net.switch.spawn(*argv, *command, **files)
 
     def close(self):
         self.net.close()
@@ -465,13 +491,13 @@ def mpi_agent(net, folder):
     return agent
 
 
-def mpi_command(net, folder, agent, env=()):
-    """Return mpirun and its options for one rank per worker, with these environment variables."""
+def mpi_command(net, folder, agent, env=(), each=1, **more):
+    """Return mpirun and its options for `each` ranks per worker, with these environment variables and further parameters of MCA."""
     mca = {"plm_rsh_agent": agent, "plm_rsh_no_tree_spawn": 1, "oob_tcp_if_include": "10.99.1.0/24",
-           "btl_tcp_if_include": "10.99.1.0/24", "btl": "tcp,self", "pml": "ob1",
-           "coll_tuned_use_dynamic_rules": 1, "mpi_yield_when_idle": 1, "orte_tmpdir_base": folder}
-    return ["mpirun.openmpi", "--allow-run-as-root", "--bind-to", "none", "--map-by", "node", "--host", ",".join(net.addresses),
-            "-np", len(net.addresses), *(x for k, v in mca.items() for x in ("--mca", k, v)),
+           "btl_tcp_if_include": "10.99.1.0/24", "btl": "tcp,self" if each == 1 else "tcp,vader,self", "pml": "ob1",
+           "coll_tuned_use_dynamic_rules": 1, "mpi_yield_when_idle": 1, "orte_tmpdir_base": folder, **more}
+    return ["mpirun.openmpi", "--allow-run-as-root", "--bind-to", "none", "--map-by", "node" if each == 1 else "slot", "--host",
+            ",".join(f"{a}:{each}" for a in net.addresses), "-np", each * len(net.addresses), *(x for k, v in mca.items() for x in ("--mca", k, v)),
             *(x for name in env for x in ("-x", name))]
 
 
@@ -504,9 +530,10 @@ class Bench:
 
     def measured(self, contender, at, size, algorithm):
         """Measure a run, and the frames that the ports dropped during the run."""
-        before = self.stage.net.dropped()
+        before, carried = self.stage.net.dropped(), self.stage.net.carried(at.workers)
         run = contender.run("allreduce", at, size // 4, algorithm)
-        return run._replace(dropped=self.stage.net.dropped() - before)
+        return run._replace(dropped=self.stage.net.dropped() - before,
+                            carried=[b - a for a, b in zip(carried, self.stage.net.carried(at.workers))])
 
     def other_point(self, operation, at, size):
         """Measure a point of another operation. Open MPI chooses its algorithm. Skip contenders without the operation."""
@@ -545,6 +572,9 @@ class Bench:
                 "dropped": statistics.median(r[contender].dropped for r in rounds), "mtu": self.args.mtu}
         if contender.name == "openmpi":
             line["algorithm"] = ALGORITHMS[algorithm]
+        if at.hosts():
+            line.update({way: round(statistics.median(r[contender].carried[i] for r in rounds) / (at.hosts() * size), 3)
+                         for i, way in enumerate(("sent", "received"))})
         if contender.name == "fpisa":
             line.update(self.ours(contender, at, size, rounds))
         print(json.dumps(line), flush=True)
@@ -589,6 +619,7 @@ def burst_bytes(mbit):
 
 def missing(name):
     """Return the name of a contender's missing dependency, or None."""
+    name = "openmpi" if name in OPENMPI else name
     launcher = {"openmpi": ("mpirun.openmpi", "openmpi-bin"), "mpich": ("mpirun.mpich", "mpich")}.get(name)
     if launcher and not shutil.which(launcher[0]):
         return launcher[1]
@@ -625,8 +656,11 @@ def main():
                                  ("topologies", [re.sub(r"-\d+$", "-K", t) for t in args.topologies], TOPOLOGIES)):
         if set(given) - set(known):
             p.error(f"--{option}: '{(set(given) - set(known)).pop()}' is not one of {', '.join(known)}")
-    if any(t.startswith("racks-") for t in args.topologies) and (len(args.topologies) > 1 or len(args.workers) > 1):
-        p.error("--topologies: racks-K takes one number of workers, and no other topology; run the others apart")
+    trees = [t.split("-")[0] for t in args.topologies if t.startswith(("racks-", "hosts-"))]
+    if trees and (len(args.topologies) > 1 or len(args.workers) > 1):
+        p.error(f"--topologies: {trees[0]}-K takes one number of workers, and no other topology; run the others apart")
+    if "hosts" in trees and args.workers[0] % Setting(args.topologies[0], 0, 0).hosts():
+        p.error("--workers: each host has the same number of workers; give a multiple of the number of hosts")
     names = installed(args.only)
     exit_on_signals()
     own_mounts()

@@ -40,7 +40,7 @@ class Fpisa:
         for name, j in plan["jobs"].items():
             if self.rank < j["workers"]:
                 side = self.sides[name] = worker.Worker(plan["library"])
-                options = worker.Options(size=ctypes.sizeof(worker.Options), local_port=j["port"],
+                options = worker.Options(size=ctypes.sizeof(worker.Options), local_port=j["ports"][self.rank],
                                          timeout_ms=TIMEOUT_MS, transport=plan.get("transport", worker.UDP))
                 rc = side.lib.fpisa_connect(ctypes.byref(side.handle), j["addresses"][self.rank].encode(), j["job"],
                                             ctypes.byref(options))
@@ -188,7 +188,7 @@ def part(workers, rank, count):
     return slice(rank * count // workers, (rank + 1) * count // workers)
 
 
-CONTENDERS = {"fpisa": Fpisa, "gloo": Gloo, "openmpi": OpenMpi, "mpich": Mpich}
+CONTENDERS = {"fpisa": Fpisa, "gloo": Gloo, "openmpi": OpenMpi, "openmpi-han": OpenMpi, "mpich": Mpich}
 
 
 class Values:

@@ -159,6 +159,20 @@ def test_racks():
     assert p.returncode == 2 and "racks-K takes one number of workers, and no other topology" in p.stderr
 
 
+def test_hosts():
+    """With two ranks on each of two hosts, a host's link carries one vector in each direction."""
+    pytest.importorskip("numpy", reason="python3-numpy is not installed")
+    command = [sys.executable, "-B", COLLECTIVE, "--topologies", "hosts-2", "--rates", "20", "--sizes", "131072", "--rounds", "1", "--only", "fpisa"]
+    p = subprocess.run([*command, "--workers", "4"], text=True, capture_output=True, timeout=120)
+    assert p.returncode == 0, p.stderr
+    line = json.loads(p.stdout)
+    assert line["topology"] == "hosts-2" and line["limit_s"] == pytest.approx(131072 * 8 / 2e7)
+    assert line["ring_limit_s"] == pytest.approx(line["limit_s"]) and line["seconds"] > 0.8 * (131072 - 32768) * 8 / 2e7
+    assert 1 < line["sent"] < 1.1 and 1 < line["received"] < 1.1
+    p = subprocess.run([*command, "--workers", "3"], text=True, capture_output=True, timeout=120)
+    assert p.returncode == 2 and "give a multiple of the number of hosts" in p.stderr
+
+
 def test_a_part_that_fails(tmp_path):
     """A failed part is reported, and the results of an earlier run are removed."""
     (tmp_path / "wire.png").write_bytes(b"old")
