@@ -15,17 +15,17 @@ STORE_PORT = 29500
 
 class Training(Groups):
     """Run torch on the workers of `net`. One switch connects the workers, because Gloo connects them to each other. `package` is the folder
-    of fpisa. `python` is an interpreter that has torch."""
+    of fpisa. `python` is an interpreter that has torch. The manager has a key if `keyed` is set."""
 
-    def __init__(self, net, folder, package, python=sys.executable):
-        super().__init__(net, folder, "without-key = yes")
+    def __init__(self, net, folder, package, python=sys.executable, keyed=False):
+        super().__init__(net, folder, *([] if keyed else ["without-key = yes"]))
         self.package, self.python = package, python
         self.serve()
 
     def environment(self, rank):
         """Return the environment that torchrun sets, with further variables for FPISA and Gloo."""
         return {**os.environ, "PYTHONPATH": self.package, "FPISA_LIBRARY": LIBRARY, "FPISA_MANAGER": ADDRESS,
-                "RANK": str(rank), "WORLD_SIZE": str(len(self.net.worker)), "MASTER_ADDR": self.net.addresses[0],
+                "FPISA_KEY": self.key, "RANK": str(rank), "WORLD_SIZE": str(len(self.net.worker)), "MASTER_ADDR": self.net.addresses[0],
                 "MASTER_PORT": str(STORE_PORT), "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
 
     def start_ranks(self, *argv):

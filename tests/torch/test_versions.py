@@ -57,6 +57,10 @@ def test_digests():
     run(NEWEST, "test_torch_digests.py", 2)
 
 
+def test_cost_of_a_group():
+    run(NEWEST, "test_torch_groups.py", 9)
+
+
 def test_wheels():
     run(NEWEST, "test_torch_wheels.py", 1)
 
