@@ -156,7 +156,7 @@ def catalog(workers, jvm):
     jars = os.path.join(os.path.dirname(pyspark.__file__), "jars")
     subprocess.run(["make", "-s", "-C", TOP, f"B={BUILD}", "spark", f"SPARK_JARS={jars}"], check=True, stdout=sys.stderr)
     rng = random.Random(draw_seed())
-    rows = [(rng.randrange(7), rng.choice((None, rng.uniform(-1, 1) * 10.0 ** rng.randint(-12, 12))), rng.choice((None, "", "a", "b'c", "x,y")),
+    rows = [(rng.randrange(7), rng.choice((None, rng.uniform(-1, 1) * 10.0 ** rng.randint(-12, 12))), rng.choice((None, "", "a", "b'c", "x,y", "\u00fc")),
              rng.randrange(-2 ** 31, 2 ** 31), f"20{rng.randrange(10, 30)}-02-03", real(rng.uniform(-1, 1) * 10.0 ** rng.randint(-6, 6))) for _ in range(20000)]
     workers.table("t", ["k int32 not null", "x double", "s text", "i int32 not null", "day date", "r real not null"],
                   [(k, x, f'"{s}"' if s == "x,y" else s, i, day, r) for k, x, s, i, day, r in rows])
@@ -169,7 +169,9 @@ def catalog(workers, jvm):
     exec("from pyspark.sql import SparkSession", names)
     jvm()
     try:
-        assert follow(program, names) == 2
+        with pytest.MonkeyPatch.context() as m:
+            m.setenv("LC_ALL", "C")  # as in a container
+            assert follow(program, names) == 2
         yield names["spark"], rows
     finally:
         if "spark" in names:
@@ -195,6 +197,8 @@ def test_catalog_aggregates(catalog):
     total, mean, n, first = got.collect()[0]
     assert (total, n, str(first)) == (sum(r[3] for r in chosen), len(chosen), min(r[4] for r in chosen))
     assert mean == pytest.approx(total / n, rel=1e-15) and "--total --value i,day" in asked(got)[0]
+    got = spark.sql("SELECT k, sum(x) FROM workers.t GROUP BY k ORDER BY k DESC LIMIT 2")
+    assert [tuple(r) for r in got.collect()] == [(k, double_sum(of[k])[0]) for k in (6, 5)] and "--limit" not in asked(got)[0]
 
 
 def test_catalog_rows(catalog):
@@ -208,16 +212,22 @@ def test_catalog_rows(catalog):
         assert sorted(map(tuple, got.collect())) == sorted((r[0], r[3]) for r in rows if holds(r)), condition
         assert "--where" in asked(got)[0] and "--columns k,i" in asked(got)[0] and not re.search(r"\bFilter\b", got._jdf.queryExecution().executedPlan().toString())
         assert got.rdd.getNumPartitions() == 2
+    # The argument of a program has only ASCII in this locale.
+    assert spark.sql("SELECT i FROM workers.t WHERE s = '\u00fc'").count() == sum(r[2] == "\u00fc" for r in rows)
     got = spark.sql("SELECT x FROM workers.t ORDER BY x DESC LIMIT 9")
     assert [r.x for r in got.collect()] == sorted((r[1] for r in rows if r[1] is not None), reverse=True)[:9]
     assert "--value x --limit 9" in asked(got)[0]
     got = spark.sql("SELECT count(*) FROM workers.t a JOIN workers.t b ON a.i = b.i WHERE a.k = 1 AND b.k = 2")
     there = [r[3] for r in rows if r[0] == 2]
     assert got.collect()[0][0] == sum(there.count(r[3]) for r in rows if r[0] == 1)
-    assert spark.sql("SELECT s, count(i) FROM workers.t GROUP BY s").count() == 5  # texts as keys stay with Spark
+    assert spark.sql("SELECT s, count(i) FROM workers.t GROUP BY s").count() == 6  # texts as keys stay with Spark
 
 
 def test_catalog_errors(catalog):
     spark, _ = catalog
     with pytest.raises(Exception, match="none"):
         spark.sql("SELECT * FROM workers.none").collect()
+    for option, value in ("", "io.fpisa.spark.Catalog"), (".workers", "127.0.0.1"), (".key", "/none"), (".timeout", "0"), (".command", FPISA):
+        spark.conf.set("spark.sql.catalog.wrong" + option, value)
+    with pytest.raises(Exception, match="fpisa: --timeout"):
+        spark.sql("SHOW TABLES IN wrong").collect()

@@ -51,6 +51,11 @@ final class Conditions {
 		return e instanceof NamedReference r && r.fieldNames().length == 1 ? Optional.of(r.fieldNames()[0]) : Optional.empty();
 	}
 
+	/** Return whether a text can be an argument of a program. In a locale without UTF-8, Java replaces other characters by '?'. */
+	private static boolean fits(String text) {
+		return text.chars().allMatch(c -> c > 0 && c < 128);
+	}
+
 	/** Write a value as in the workers' files. */
 	private static Optional<String> text(Literal<?> literal) {
 		Object value = literal.value();
@@ -59,7 +64,7 @@ final class Conditions {
 		if (value == null)
 			return Optional.empty();
 		if (type.equals(DataTypes.StringType))
-			return Optional.of("'" + value.toString().replace("'", "''") + "'");
+			return Optional.of(value.toString()).filter(Conditions::fits).map(s -> "'" + s.replace("'", "''") + "'");
 		if (type.equals(DataTypes.DateType))
 			return Optional.of(LocalDate.ofEpochDay((Integer) value).toString());
 		if (type.equals(DataTypes.FloatType) || type.equals(DataTypes.DoubleType))

@@ -3,6 +3,7 @@ package io.fpisa.spark;
 
 import java.io.IOException;
 import java.io.Serializable;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -62,12 +63,14 @@ final class Program implements Serializable {
 			return ArrowUtils.fromArrowSchema(reader.getVectorSchemaRoot().getSchema());
 		}
 
-		/** Throw the program's message if the program has failed. */
+		/** Throw the program's last message if the program has failed. Other lines are counts, and how the program is used. */
 		private void check() throws IOException {
-			String said = new String(process.getErrorStream().readAllBytes()).strip();
+			String said = new String(process.getErrorStream().readAllBytes(), StandardCharsets.UTF_8);
 			try {
-				if (process.waitFor() != 0)
-					throw new IOException(said.substring(said.lastIndexOf('\n') + 1));
+				int status = process.waitFor();
+				if (status != 0)
+					throw new IOException(said.lines().filter(line -> line.startsWith("fpisa: ")).reduce((a, b) -> b)
+							.orElse("fpisa query run ended with status " + status + "; see the log of this machine"));
 			} catch (InterruptedException e) {
 				throw new IOException(e);
 			}

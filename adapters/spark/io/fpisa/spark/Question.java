@@ -86,7 +86,7 @@ final class Question implements SupportsPushDownV2Filters, SupportsPushDownRequi
 
 	@Override
 	public boolean pushTopN(SortOrder[] orders, int limit) {
-		Optional<StructField> by = orders.length == 1 ? column(orders[0].expression()) : Optional.empty();
+		Optional<StructField> by = orders.length == 1 && !together ? column(orders[0].expression()) : Optional.empty();
 		if (by.isEmpty() || by.get().dataType().equals(DataTypes.StringType) || limit < 1 || limit > LIMIT)
 			return false;
 		options.addAll(List.of("--value", by.get().name(), "--limit", String.valueOf(limit), "--prune", "workers"));
