@@ -631,7 +631,8 @@ def timeouts():
     """The group sets the timeout of a call, and set_timeout() changes it. A wait has its own timeout, and the call continues after a wait
     has timed out."""
     group, hasty, changed = dist.new_group(), dist.new_group(timeout=datetime.timedelta(seconds=3)), dist.new_group()
-    for g in group, hasty, changed:
+    patient = dist.new_group(timeout=datetime.timedelta(days=365))
+    for g in group, hasty, changed, patient:
         dist.all_reduce(torch.ones(10), group=g)
     t = torch.ones(10)
     if RANK:

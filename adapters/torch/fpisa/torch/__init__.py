@@ -33,6 +33,7 @@ except ImportError as e:
 
 __all__ = ["Entry", "configure", "flags", "report"]
 
+MOST_S = 4e6  # the longest timeout of a call, 46 days. PyTorch has longer ones
 MODE = "fpisa64"  # not the default mode of `fpisa job add`, which rounds down
 
 _settings: Dict[str, Any] = {"host": None, "name": "torch", "options": {"overflow": "flag", "mode": MODE}}
@@ -115,7 +116,7 @@ def _make(options: Dict[str, Any], store: Any, rank: int, size: int, timeout: da
     # A store may contain keys of earlier process groups, so each rank counts the process groups that it has created there.
     store = torch.distributed.PrefixStore(str(store.add(f"fpisa of {rank}", 1)), store)
     inner = torch.distributed.ProcessGroupGloo(torch.distributed.PrefixStore("gloo", store), rank, size, timeout=timeout)
-    seconds = timeout.total_seconds()
+    seconds = min(timeout.total_seconds(), MOST_S)
     group = join(_settings["host"], _name(store, rank), rank, size, group_options(join_timeout=seconds, timeout=seconds, **options))
     return _backend.ProcessGroup(inner, _nccl(store, rank, size, timeout), group.value, rank, size, ranks, timeout,
                                  functools.partial(_make, options))
