@@ -45,6 +45,23 @@ def test_link_down_and_up(lab):
     net.check_answers(procs, 2, COUNT)
 
 
+@pytest.mark.parametrize("route", ["unreachable", "prohibit", "blackhole"])
+def test_route_that_refuses(lab, route):
+    """While a rank's route to the aggregator refuses its frames, they count as lost. The sum continues with the former route."""
+    net = lab(workers=2)
+    net.load()
+    net.add_job(1)
+    procs = running(net, 1)
+    w, to = net.worker[0], f"{net.address}/{128 if net.ipv6 else 32}"
+    w.run("ip", "route", "del", to)
+    w.run("ip", "route", "add", route, to)
+    time.sleep(0.5)
+    assert all(p.poll() is None for p in procs), [read_all(p) for p in procs]
+    w.run("ip", "route", "del", route, to)
+    w.run("ip", "route", "add", to, "via", net.host(1, 1))
+    net.check_answers(procs, 2, COUNT)
+
+
 def test_link_stays_down(lab):
     """If a link stays down, the other ranks name the rank behind it, and that rank names the aggregator. Afterwards sums work again."""
     net = lab(workers=2)

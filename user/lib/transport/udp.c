@@ -186,7 +186,8 @@ static int send_frames(struct udp *u, const struct fpisa_out *out, int n)
 			sent += rc;
 			continue;
 		}
-		if (!is_loss(errno))
+		/* A blackhole route gives EINVAL, for which send_gso() has other causes. */
+		if (!is_loss(errno) && errno != EINVAL)
 			return -errno;
 		if (errno != EINTR) {
 			u->base.send_error = errno;
