@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import signal
 import socket
 import struct
@@ -415,6 +416,13 @@ def alive(pid):
             return f.read() != ""
     except OSError:
         return False
+
+
+def waiters(fd):
+    """Return the number of processes that wait for a lock on this file."""
+    inode = os.fstat(fd).st_ino
+    with open("/proc/locks") as f:
+        return len(re.findall(rf"-> FLOCK .*:{inode} ", f.read()))
 
 
 def wait_until(what, condition, timeout_s=60):

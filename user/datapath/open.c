@@ -207,6 +207,11 @@ void datapath_close(struct datapath *dp)
 		pin_unlock(&dp->lock);
 }
 
+static int refuse_unloaded(const struct datapath *dp)
+{
+	return refuse(-ESTALE, "%s: the datapath was unloaded meanwhile; try again", dp->pin);
+}
+
 int datapath_check_pinned(const struct datapath *dp)
 {
 	int fd = pin_open(dp->pin, "fpisa_jobs");
@@ -216,7 +221,7 @@ int datapath_check_pinned(const struct datapath *dp)
 		close(fd);
 	else if (fd != -ENOENT)
 		return fail(fd, NULL, "%s/fpisa_jobs: cannot open", dp->pin);
-	return id == dp->jobs_id ? 0 : refuse(-ESTALE, "%s: the datapath was unloaded meanwhile; try again", dp->pin);
+	return id == dp->jobs_id ? 0 : refuse_unloaded(dp);
 }
 
 int datapath_lock(struct datapath *dp)
@@ -229,6 +234,8 @@ int datapath_lock(struct datapath *dp)
 			      "directory",
 			      dp->pin);
 	err = pin_lock(dp->pin, &dp->lock);
+	if (err == -ENOENT)
+		return refuse_unloaded(dp);
 	if (err)
 		return fail(err, NULL, "%s: cannot lock", dp->pin);
 	err = datapath_check_pinned(dp);

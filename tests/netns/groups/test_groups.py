@@ -16,7 +16,7 @@ import pytest
 
 import job_requests
 from groups import Groups, over_both
-from lab import ADDRESS, COMMAND_S, FPISA, PIN, PORT, SLOW, TOP, alive, children, draw_seed, end, once_within, wait_until
+from lab import ADDRESS, COMMAND_S, FPISA, PIN, PORT, SLOW, TOP, alive, children, draw_seed, end, once_within, wait_until, waiters
 
 EACCES, EBUSY, EEXIST, EINVAL, ECONNRESET, ECONNREFUSED, ETIMEDOUT, EDQUOT, EPROTO, ESTALE, EREMOTEIO = 13, 16, 17, 22, 104, 111, 110, 122, 71, 116, 121
 FOR_EVER = 10**6
@@ -25,13 +25,6 @@ FOR_EVER = 10**6
 def confined(caps):
     """Return a command prefix that limits a command to these capabilities."""
     return "setpriv", "--no-new-privs", "--bounding-set=-all," + ",".join(caps)
-
-
-def waiters(fd):
-    """Return the number of processes that wait for a lock on this file."""
-    inode = os.fstat(fd).st_ino
-    with open("/proc/locks") as f:
-        return len(re.findall(rf"-> FLOCK .*:{inode} ", f.read()))
 
 
 def check_sums(ranks, hosts, *types):

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`fpisa unload` removes its own objects. It leaves objects that other namespaces use or other tools made, and handles the remains of an
 interface that vanished."""
+import fcntl
 import os
 import random
 import re
 
 import pytest
 
-from lab import ADDRESS, BPFFS, FPISA, PIN, draw_seed
+from lab import ADDRESS, BPFFS, COMMAND_S, FPISA, PIN, draw_seed, wait_until, waiters
 from preload import SCARCE, library
 from refusals import refused
 from shared import copy_pin
@@ -74,6 +75,24 @@ def test_unload_while_another_namespace_runs_it(lab):
     assert re.search(r"run on p0 of another; run nsenter --net=/proc/\d+/fd/\d+ fpisa unload", out), out
     net.fpisa("unload")
     assert not os.path.exists(PIN)
+
+
+def test_unload_before_a_command_that_waits(lab):
+    """A command that waits for the lock says so if the datapath is gone when its turn comes."""
+    net = lab(workers=1)
+    net.fpisa("load", "p0")
+    pins = os.open(PIN, os.O_RDONLY)
+    try:
+        fcntl.flock(pins, fcntl.LOCK_EX)
+        p = net.agg.spawn(FPISA, "job", "add", 1, "--workers", net.addresses[0], "--address", net.address)
+        wait_until("the wait for the lock", lambda: waiters(pins) == 1)
+        net.agg.ip("link set p0 xdp off")
+        for name in os.listdir(PIN):
+            os.unlink(f"{PIN}/{name}")
+        os.rmdir(PIN)
+    finally:
+        os.close(pins)
+    assert (p.wait(COMMAND_S), p.stderr.read()) == (1, f"fpisa: {PIN}: the datapath was unloaded meanwhile; try again\n")
 
 
 @pytest.mark.alone  # for the same reason as above
