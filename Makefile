@@ -340,7 +340,7 @@ FUZZ_CC ?= $(OLD_CLANG)
 LIBFUZZER := $(wildcard $(shell $(or $(FUZZ_CC),:) -print-resource-dir 2>/dev/null)/lib/*/libclang_rt.fuzzer*.a)
 FUZZ_USER := $(if $(LIBFUZZER),$(filter-out $(if $(call pg_here,include/postgresql/N/server/postgres.h),,fdw),$(patsubst tests/fuzz/user_%.c,%,$(wildcard tests/fuzz/user_*.c))))
 FUZZ += $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
-PARSERS := $(filter-out user/cli/verb.c,$(wildcard user/cli/*.c)) user/lib/base/error.c
+PARSERS := $(filter-out user/cli/verb.c,$(wildcard user/cli/*.c)) user/lib/base/error.c user/lib/base/utf8.c
 FUZZ_worker := $(LIB_SRC)
 FUZZ_address := user/lib/address.c user/lib/lookup.c user/lib/base/fork.c user/lib/base/error.c
 FUZZ_gradients := $(PARSERS) user/lab/values/gradients.c user/lab/values/npy.c

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/utf8.h"
 #include "print.h"
 #include "report.h"
 
@@ -117,9 +118,22 @@ struct json_object *json_done(const char *verb)
 	return o;
 }
 
+struct json_object *json_text(const char *text)
+{
+	char *ascii = fpisa_is_utf8(text) ? NULL : strdup(text);
+	struct json_object *o;
+
+	for (char *c = ascii; c && *c; c++)
+		if (*c & 0x80)
+			*c = '?';
+	o = json_object_new_string(ascii ?: text);
+	free(ascii);
+	return o;
+}
+
 void json_add_string(struct json_object *o, const char *key, const char *value)
 {
-	json_object_object_add(o, key, value ? json_object_new_string(value) : NULL);
+	json_object_object_add(o, key, value ? json_text(value) : NULL);
 }
 
 void json_add_number(struct json_object *o, const char *key, uint64_t value)

@@ -52,6 +52,9 @@ int print_json(struct json_object *o, bool one_line);
  */
 struct json_object *json_done(const char *verb);
 
+/* Return a string. If the text is not UTF-8, which JSON requires, each byte that is not ASCII is '?'. */
+struct json_object *json_text(const char *text);
+
 /* Add a member to a JSON object; a string may be NULL. */
 void json_add_string(struct json_object *o, const char *key, const char *value);
 void json_add_number(struct json_object *o, const char *key, uint64_t value);

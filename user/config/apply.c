@@ -365,7 +365,7 @@ static int report_json(const struct config *c)
 
 	for (int i = 0; i < c->interfaces; i++)
 		if (!c->interface[i].runs)
-			json_object_array_add(interfaces, json_object_new_string(c->interface[i].name));
+			json_object_array_add(interfaces, json_text(c->interface[i].name));
 	for (int i = 0; i < c->jobs; i++)
 		if (!c->job[i].runs)
 			json_object_array_add(jobs, json_object_new_int((int)c->job[i].number));

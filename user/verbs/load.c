@@ -41,7 +41,7 @@ static int print_loaded(const struct datapath_load *l, char *const *devs, int n)
 	struct json_object *o = json_done("load"), *a = json_object_new_array();
 
 	for (int i = 0; i < n; i++)
-		json_object_array_add(a, json_object_new_string(devs[i]));
+		json_object_array_add(a, json_text(devs[i]));
 	json_object_object_add(o, "interfaces", a);
 	json_add_string(o, "mode", name_of(xdp_mode_names, l->mode));
 	json_add_string(o, "pin", l->pin ?: DATAPATH_PIN);

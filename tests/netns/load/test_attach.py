@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Test all ways to attach, native and generic: fpisa load, bpftool, xdp-loader."""
+import json
 import os
 import shutil
+import subprocess
 
 import pytest
 
-from lab import BPFFS, OBJECT, PIN
+from lab import BPFFS, FPISA, OBJECT, PIN
 
 pytestmark = pytest.mark.cold
 
@@ -115,3 +117,15 @@ def ids(net):
     """Return this build's programs and maps that have a pin in this BPF filesystem, or a link in this namespace."""
     pins = sorted(os.path.join(d, f) for d, _, files in os.walk(BPFFS) for f in files if "fpisa" in d + f)
     return pins, [i for dev in net.bpftool("net", "show") for i in dev["xdp"]]
+
+
+def test_name_that_is_not_utf8(lab):
+    """The kernel lets names of interfaces have any bytes. JSON has '?' in place of those that are not UTF-8."""
+    net = lab(workers=1)
+    net.agg.ip("link add odd type veth peer name even")
+    with net.agg.entered():
+        subprocess.run([b"ip", b"link", b"set", b"odd", b"name", b"\xffd\xc3"], check=True)
+        for verb in ([b"load", b"\xffd\xc3"], [b"status"], [b"doctor"]):
+            out = json.loads(subprocess.run([FPISA, *verb, "--json"], stdout=subprocess.PIPE).stdout.decode())
+            assert "?d?" in json.dumps(out), out
+    net.fpisa("unload")

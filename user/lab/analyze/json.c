@@ -63,7 +63,7 @@ static struct json_object *input_json(const struct analyze_options *o, const str
 			   *modes = json_object_new_array();
 
 	for (uint32_t i = 0; i < in->file_count; i++)
-		json_object_array_add(files, json_object_new_string(in->files[i].path));
+		json_object_array_add(files, json_text(in->files[i].path));
 	for (int m = 0; m < g->modes; m++)
 		json_object_array_add(modes, mode_json(o, in, &g->mode[m]));
 	json_object_object_add(j, "files", files);

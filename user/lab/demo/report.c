@@ -285,7 +285,7 @@ static void add_int(struct json_object *o, const char *key, uint64_t n)
 
 static void add_text(struct json_object *o, const char *key, const char *s)
 {
-	json_object_object_add(o, key, json_object_new_string(s));
+	json_object_object_add(o, key, json_text(s));
 }
 
 static void add_traffic(struct json_object *j, const struct demo *d)
