@@ -234,7 +234,7 @@ def parse():
     p.add_argument("--workers", type=int, choices=(2, 4), default=2)
     p.add_argument("--loss", type=float, default=0, help="share of frames that members drop, to 0.9")
     p.add_argument("--mbit", type=int, default=0, help="rate of every link, Mbit/s; default unlimited")
-    p.add_argument("--runs", type=int, default=1, help="runs of each query and way, of which the median counts")
+    p.add_argument("--runs", type=int, default=1, help="runs of each query and way; the median counts")
     p.add_argument("--seed", type=int, default=1, help="seed of uservisits")
     p.add_argument("--duckdb", action="store_true", help="also run DuckDB, from PyPI")
     p.add_argument("--plot", metavar="FILE.svg", help="draw the seconds as bars, with gnuplot")

@@ -49,11 +49,11 @@ static const struct verb verbs[] = {
 	 "                     slot belongs to one of them, to which the receiving CPU passes its frames.\n"
 	 "                     For a device with one receive queue and native XDP\n"
 	 "  --cpu-queue N      frames that may wait at each of these CPUs, at most 16384; default 4096\n"
-	 "Interfaces of one --pin directory share one datapath, and you can add more later. Load only one\n"
-	 "interface of a stack such as a bridge and its ports: doc/guide.md, section 3.\n"},
+	 "Interfaces of one --pin directory share one datapath, and you can add more later. Load the\n"
+	 "datapath on only one interface of a stack, such as a bridge and its ports (doc/guide.md, section 3).\n"},
 	{"unload", verb_unload, "[DEV...] [--json]", "detach the datapath, and remove it with its last interface",
-	 "Without DEV, unload every interface of this network namespace, the upper ones of a stack first. The pins stay if\n"
-	 "the datapath runs in another network namespace, or may run in one that this process cannot see.\n"},
+	 "Without DEV, detach from every interface of this network namespace, the upper ones of a stack first. The pins stay\n"
+	 "if the datapath runs in another network namespace, or may run in one that this process cannot see.\n"},
 	{"upgrade", verb_upgrade, "[--json]", "replace running programs by those of this build",
 	 "Jobs, sums under way and counters continue, under traffic and in every network namespace.\n"
 	 "If the layout of the maps has changed, the verb fails. Unload and load instead.\n"},

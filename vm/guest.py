@@ -258,7 +258,7 @@ def boot(name, kernel, accel):
     if forced not in ("", "vng", "qemu"):
         raise NoGuest(f"FPISA_VM_BOOT is {forced}; it must be vng or qemu")
     if forced == "vng" and not vng.installed():
-        raise NoGuest("FPISA_VM_BOOT=vng: vng is not installed; run `pip install virtme-ng`, or set FPISA_VM_BOOT=qemu")
+        raise NoGuest("FPISA_VM_BOOT=vng: vng is not installed; run pip install virtme-ng, or set FPISA_VM_BOOT=qemu")
     if forced or not vng.installed():
         return forced or "qemu"
     works, why = vng_works(kernel, accel)
@@ -271,7 +271,7 @@ def tools():
     """Raise NoGuest if a program that guests need is missing."""
     for tool in ("qemu-system-x86_64", "busybox", "cpio", "modprobe"):
         if not shutil.which(tool):
-            raise NoGuest(f"{tool} is not installed; run `make vm-deps`")
+            raise NoGuest(f"{tool} is not installed; run make vm-deps")
 
 
 def prepare(name):

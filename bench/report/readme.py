@@ -117,7 +117,7 @@ def figures_of(results):
     found = {**dict(collective(results)), **dict(ratios(results))}
     lacks = sorted(wanted - set(found))
     if lacks:
-        sys.exit(f"readme.py: the run lacks {', '.join(lacks)}; `make bench` runs all parts and installs what they need")
+        sys.exit(f"readme.py: the run lacks {', '.join(lacks)}; run make bench, which runs all parts and installs the programs that they need")
     return {k: round(v, 4) for k, v in found.items() if k in wanted or k.startswith("allreduce.")}
 
 

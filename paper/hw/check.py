@@ -254,7 +254,7 @@ def main():
     parser.add_argument("--mutate", action="store_true")
     args = parser.parse_args()
     if not CXX:
-        print("skip: hw: no C++ compiler; `make deps` installs one")
+        print("skip: hw: no C++ compiler; run make deps")
         return SKIP
     tools = Tools(args.build)
     try:

@@ -358,7 +358,7 @@ def record_again(path):
     """Record second runs. The records of a CPU replace earlier records of the same CPU."""
     new = [{f: r[f] for f in (*KEY, "weights", "date", "machine")} for r, _ in twice(read(path), read(RECORDS))]
     if not new:
-        sys.exit(f"report.py: {path} has no second run of a run in {os.path.relpath(RECORDS)}; run `make training`, which does 40 runs")
+        sys.exit(f"report.py: {path} has no second run of a run in {os.path.relpath(RECORDS)}; run make training, which does 40 runs")
     done = {(key(r), r["machine"]["cpu"]) for r in new}
     write_records(AGAIN, [r for r in read(AGAIN) if (key(r), r["machine"]["cpu"]) not in done] + new)
     print(f"wrote {os.path.relpath(AGAIN)}: {len(new)} runs")

@@ -273,7 +273,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     args = arguments()
     if not importlib.util.find_spec("torch"):
-        sys.exit("training: torch is not installed; `make training` installs python3-torch")
+        sys.exit("training: torch is not installed; run make training, which installs python3-torch")
     records = Records(args.records)
     wanted = [Settings(args.data.partition(":")[0], m, f, a, s, args.epochs) for s in args.seeds
               for f in args.formats for m in args.models for a in args.arms]

@@ -65,7 +65,7 @@ class Calls:
             return received, told, broken, after
         if code & EMITS:
             if len({tag[2] for tag in after[i][REGS]}) > 1:
-                raise Violation("a sum of what does not belong together: %s" % (after[i][REGS],), ("add", k, c))
+                raise Violation("a sum mixes different calls: %s" % (after[i][REGS],), ("add", k, c))
             received = received[:k] + (received[k] | 1 << c,) + received[k + 1:]
         return received, told, broken, after
 

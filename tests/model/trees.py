@@ -243,7 +243,7 @@ class Trees:
             if s[6][c] is None and s[1] >> leaf & 1 and there & s[0][leaf] != s[0][leaf]:
                 raise Violation("the result of chunk %d lacks a live rank of leaf %d" % (c, leaf), label)
         if ranks != contributors:
-            raise Violation("the result of chunk %d counts %d ranks, but holds %d" % (c, contributors, ranks), label)
+            raise Violation("the result of chunk %d counts %d ranks, but has the values of %d" % (c, contributors, ranks), label)
         result = (bitmap, regs)
         if s[6][c] is not None and s[6][c] != result:
             raise Violation("two different results of chunk %d are sent" % c, label)

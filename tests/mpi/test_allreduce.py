@@ -396,7 +396,7 @@ def test_no_manager(cluster):
     c = cluster()
     c.groups.kill()
     _, lines = sweep(c)
-    assert len(lines) == 4 and all("is `fpisa serve` running there?" in x for x in lines)
+    assert len(lines) == 4 and all("is fpisa serve running there?" in x for x in lines)
 
 
 def test_format_that_is_not_given(cluster):

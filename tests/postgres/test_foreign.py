@@ -305,7 +305,7 @@ CREATE FOREIGN TABLE text (shop text OPTIONS (bytes '5') NOT NULL, price numeric
         assert "sales.csv: column day is date, not text" in fails(server, WAYS[0] + query, "far")
     assert far("SELECT shop FROM wide WHERE shop IN (1, 7) AND shop IS DISTINCT FROM 7") == far("SELECT shop FROM sales WHERE shop = 1")
     workers.table("sales", ("shop int32 not null", "day date", "price real"), [*SALES, (3, "2024-05-01", None)])
-    assert 'column "price" is declared NOT NULL, but contains 1 NULLs at the workers' in fails(
+    assert 'column "price" is declared NOT NULL, but has NULLs at the workers: 1' in fails(
         server, "SELECT day, count(*), max(price) FROM strict GROUP BY day", "far")
 
 

@@ -253,7 +253,7 @@ def test_fork():
                     try:
                         act()
                     except fpisa.Error as e:
-                        said.append(e.errno == ECHILD and "belongs to the process that made it" in str(e))
+                        said.append(e.errno == ECHILD and "belongs to the process that created it" in str(e))
                 handle.close()
                 status = 0 if said == [True] * 3 and handle.closed else 2
             finally:

@@ -7,7 +7,7 @@ import pytest
 
 import fpisa
 
-torch = pytest.importorskip("torch", reason="python3-torch is not installed; `make bench` installs it")
+torch = pytest.importorskip("torch", reason="python3-torch is not installed; run make bench")
 
 
 def views():

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="python3-torch is not installed; `make training` installs it")
+torch = pytest.importorskip("torch", reason="python3-torch is not installed; run make training")
 
 import data  # noqa: E402
 

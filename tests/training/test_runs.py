@@ -11,7 +11,7 @@ import threading
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="python3-torch is not installed; `make training` installs it")
+torch = pytest.importorskip("torch", reason="python3-torch is not installed; run make training")
 
 import arms  # noqa: E402
 import data  # noqa: E402

@@ -67,7 +67,7 @@ static void assert_well(pid_t pid)
 
 static int is_refused(int rc)
 {
-	return rc == -ECHILD && strstr(fpisa_error(), "belongs to the process that made it");
+	return rc == -ECHILD && strstr(fpisa_error(), "belongs to the process that created it");
 }
 
 /* -- the port -------------------------------------------------------------- */

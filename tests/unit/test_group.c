@@ -307,7 +307,7 @@ static void not_joined(void **state)
 	static const struct failure cases[] = {
 		{REFUSES_RANK, -EEXIST, 0, "127.0.0.1:%u: group sums: rank 0 is another process's"},
 		{SAYS_NOTHING, -ETIMEDOUT, 0,
-		 "127.0.0.1:%u: group sums: the manager did not answer in 1500 ms; is `fpisa serve` running there?"},
+		 "127.0.0.1:%u: group sums: the manager did not answer in 1500 ms; is fpisa serve running there?"},
 		{WAITS_FOR_RANK, -ETIMEDOUT, 2,
 		 "127.0.0.1:%u: group sums: rank 1 did not join in 1500 ms; start the missing ranks"},
 	};

@@ -128,10 +128,11 @@ static void expect_kind(int at, bool generic, bool native, const char *why)
 
 static void test_kinds(void **state)
 {
-	const char *dummy = "is a dummy, which receives no frames of other machines; load the interface through which "
-			    "workers' frames arrive, even if the address is on another interface";
+	const char *dummy =
+		"is a dummy, which receives no frames of other machines; load the datapath on the interface through which "
+		"workers' frames arrive, even if the address is on another interface";
 	const char *no_headers =
-		"has frames without Ethernet headers, which the datapath needs; load the interface through which workers' "
+		"has frames without Ethernet headers, which the datapath needs; load it on the interface through which workers' "
 		"frames arrive with such headers, or use a tunnel that has them, of kind gretap or vxlan";
 
 	(void)state;
@@ -142,22 +143,25 @@ static void test_kinds(void **state)
 		expect_kind(TUN, generic, true, no_headers);
 		expect_kind(GRE, generic, false, no_headers);
 		expect_kind(DUMMY, generic, true, dummy);
-		expect_kind(VRF, generic, false, "is a VRF, which receives no frames itself; load its ports");
+		expect_kind(VRF, generic, false,
+			    "is a VRF, which receives no frames itself; load the datapath on its ports");
 		expect_kind(
 			P1, generic, true,
-			"is a port of bond bond0, which chooses the port of each frame; load bond0, which is on all of "
+			"is a port of bond bond0, which chooses the port of each frame; load the datapath on bond0, which is on all of "
 			"its ports");
 		expect_kind(
 			P3, generic, true,
-			"is a port of team team0, which chooses the port of each frame; load team0, which is on all of "
+			"is a port of team team0, which chooses the port of each frame; load the datapath on team0, which is on all of "
 			"its ports");
 	}
-	expect_kind(BRIDGE, false, false,
-		    "is a bridge, which has no native XDP; load its ports that lead to workers (ports: bond0.5), and "
-		    "name them in job add, ADDR@PORT, or run fpisa load br0 --mode skb");
-	expect_kind(MACVLAN, false, false,
-		    "is a macvlan device, which has no native XDP; load p2 and name it in job add, ADDR@p2, or run "
-		    "fpisa load mv0 --mode skb");
+	expect_kind(
+		BRIDGE, false, false,
+		"is a bridge, which has no native XDP; load the datapath on its ports that lead to workers (ports: bond0.5), and "
+		"name them in job add, ADDR@PORT, or run fpisa load br0 --mode skb");
+	expect_kind(
+		MACVLAN, false, false,
+		"is a macvlan device, which has no native XDP; load the datapath on p2 and name it in job add, ADDR@p2, or run "
+		"fpisa load mv0 --mode skb");
 	/* The interface below is in another namespace. */
 	expect_kind(AWAY, false, false, "is a macvlan device, which has no native XDP; run fpisa load mv1 --mode skb");
 	expect_kind(TEAM, false, false, "is a team, which has no native XDP; run fpisa load team0 --mode skb");

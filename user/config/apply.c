@@ -228,7 +228,7 @@ static int look_at_job(const struct datapath *dp, struct config_job *j, struct f
 	}
 	if (!datapath_job_here(dp, j->number))
 		return refuse(-EEXIST,
-			      "job %u was created in another network namespace; run fpisa config apply there, or "
+			      "job %u was created in another network namespace; there, run fpisa config apply, or "
 			      "take another number",
 			      j->number);
 	j->runs = true;

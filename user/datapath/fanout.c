@@ -101,8 +101,8 @@ static int set_port(__u32 job, int ports, __u32 key, __u32 ifindex, int prog_fd)
 static int clear_port(__u32 job, int ports, __u32 key)
 {
 	if (bpf_map_delete_elem(ports, &key) && errno != ENOENT)
-		return fail(-errno, NULL, "job %u: cannot remove the interface of rank %u from those of its results",
-			    job, key);
+		return fail(-errno, NULL,
+			    "job %u: cannot remove the interface of rank %u from the interfaces for results", job, key);
 	return 0;
 }
 

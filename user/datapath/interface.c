@@ -177,7 +177,7 @@ int interface_check_above(const char *dev, __u32 ifindex, const char *what, cons
 	if (!i.program.id)
 		return 0;
 	datapath_off(&i, dir, off);
-	return refuse(-EBUSY, "%s: cannot %s XDP: %s, above it, has a program (%s, id %u); run %s first", dev, what,
+	return refuse(-EBUSY, "%s: cannot %s XDP: %s, above it, has a program (%s, id %u); first run %s", dev, what,
 		      i.name, i.program.name, i.program.id, off);
 }
 
@@ -338,8 +338,8 @@ int datapath_refuse_program(const char *dev, const struct datapath_interface *i,
 			      dev, i->program.name, i->program.id, dev, generic);
 	if (datapath_home(i->ifindex, dir, home))
 		return refuse(-EBUSY,
-			      "%s runs the datapath that is pinned in %s; give --pin %s, or run fpisa unload %s --pin %s "
-			      "first",
+			      "%s runs the datapath that is pinned in %s; give --pin %s, or first run fpisa unload %s "
+			      "--pin %s",
 			      dev, home, home, dev, home);
 	n = datapath_jobs_on(i);
 	if (n)

@@ -352,7 +352,7 @@ int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live
 	}
 	*live = j.live & ~ranks;
 	if (!*live) {
-		err = refuse(-EINVAL, "job %u: no rank would be left; run fpisa job del %u to remove it", job, job);
+		err = refuse(-EINVAL, "job %u: no rank would be left; to remove it, run fpisa job del %u", job, job);
 		goto out;
 	}
 	err = privilege_check(PRIVILEGE_LOOK, "job shrink");

@@ -55,8 +55,8 @@ static int check_free(const char *dev, __u32 ifindex, __u32 jobs_id, const char 
 	if (got < 0)
 		return fail(got, NULL, "%s: cannot query the XDP program", dev);
 	if (got)
-		return refuse(-EEXIST, "%s is loaded already (%s, pinned in %s); run fpisa unload %s to detach it", dev,
-			      name_of(xdp_mode_names, i.mode), dir, dev);
+		return refuse(-EEXIST, "%s is loaded already (%s, pinned in %s); to detach it, run fpisa unload %s",
+			      dev, name_of(xdp_mode_names, i.mode), dir, dev);
 	return i.program.id ? datapath_refuse_program(dev, &i, dir) : 0;
 }
 
@@ -98,24 +98,25 @@ static int check_stack(const char *dev, const __u32 *ifindex, int k, __u32 jobs_
 	n = found ? links_stack(links, n, &at, true, found) : 0;
 	for (int j = 0; !err && j < n; j++)
 		if (named_too(&links[found[j]], ifindex, DATAPATH_MAX_INTERFACES))
-			err = refuse(-EINVAL,
-				     "%s is below %s; load only one of them, because the lower one would take the frames "
-				     "and answer through the other",
-				     dev, links[found[j]].name);
+			err = refuse(
+				-EINVAL,
+				"%s is below %s; load the datapath on only one of them, because the lower one would take the frames "
+				"and answer through the other",
+				dev, links[found[j]].name);
 	free(found);
 	free(links);
 	err = err ?: interface_check_above(dev, ifindex[k], "attach", dir);
 	if (!err && interface_stacked(ifindex[k], true, jobs_id, pin_entry(dir), true, &i)) {
 		datapath_off(&i, dir, off);
 		return refuse(-EBUSY,
-			      "%s: a datapath is on %s, above it, and workers cannot join with both; run %s "
-			      "first",
+			      "%s: a datapath is on %s, above it, and workers cannot join with both; first "
+			      "run %s",
 			      dev, i.name, off);
 	}
 	if (!err && interface_stacked(ifindex[k], false, jobs_id, pin_entry(dir), true, &i)) {
 		datapath_off(&i, dir, off);
 		return refuse(-EBUSY,
-			      "%s: a datapath is on %s, below it, and workers cannot join with both; %s%s%srun %s first",
+			      "%s: a datapath is on %s, below it, and workers cannot join with both; %s%s%sfirst run %s",
 			      dev, i.name, link_answered_below(&at) ? "give that interface for the workers, ADDR@" : "",
 			      link_answered_below(&at) ? i.name : "", link_answered_below(&at) ? ", or " : "", off);
 	}
@@ -335,7 +336,7 @@ static int join_loaded(struct loading *l, __u32 port)
 	now = l->control->port ?: FPISA_PORT;
 	if (port && port != now)
 		return refuse(-EEXIST,
-			      "%s: a datapath with port %u is loaded; leave --port out, or run 'fpisa unload' first",
+			      "%s: a datapath with port %u is loaded; leave --port out, or first run fpisa unload",
 			      l->dir, now);
 	return 0;
 }

@@ -53,8 +53,8 @@ static int open_maps(struct datapath *dp)
 			return fail(*maps[i].fd, "run as root, or as a member of its group (fpisa load --group)",
 				    "%s/%s", dp->pin, maps[i].name);
 		if (*maps[i].fd < 0)
-			return fail(*maps[i].fd, "fpisa unload removes what is left of a datapath", "%s/%s", dp->pin,
-				    maps[i].name);
+			return fail(*maps[i].fd, "remove the remains of the datapath with fpisa unload", "%s/%s",
+				    dp->pin, maps[i].name);
 	}
 	return 0;
 }

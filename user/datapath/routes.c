@@ -168,7 +168,7 @@ static const char *table_hint(const struct fpisa_rank *at, int err)
  */
 static void warn_of_parent(__u32 job, const struct fpisa_job *j, int err)
 {
-	warning("job %u: the kernel does not keep the Ethernet address on the way to the parent: %s%s; if the counter "
+	warning("job %u: the kernel refused the neighbour entry of the next hop to the parent: %s%s; if the counter "
 		"unresolved_parent rises, ping the parent from this machine",
 		job, strerror(-err), table_hint(&j->parent, err));
 }
@@ -201,8 +201,8 @@ int routes_assert(const struct datapath *dp, __u32 job, const struct fpisa_job *
 		}
 	}
 	if (ranks)
-		warning("job %u: the kernel does not keep the Ethernet addresses of %d ranks: %s%s; the kernel will "
-			"ask for them when a HELLO arrives, unless a firewall drops its ARP or its neighbour discovery",
+		warning("job %u: the kernel refused the neighbour entries of %d ranks: %s%s; the kernel will resolve "
+			"them when a HELLO arrives, unless a firewall drops ARP or neighbour discovery",
 			job, ranks, strerror(-first), table_hint(place(j, at), first));
 	return 0;
 }

@@ -32,7 +32,7 @@ int slots_choose(const char *dir, __u32 asked, __u32 *slots)
 		return fail(now, NULL, "%s/fpisa_slots: cannot open", dir);
 	if (now && asked && asked != (__u32)now)
 		return refuse(-EEXIST,
-			      "%s: a datapath with %d slots is loaded; leave --slots out, or run 'fpisa unload' first",
+			      "%s: a datapath with %d slots is loaded; leave --slots out, or first run fpisa unload",
 			      dir, now);
 	*slots = now ? (__u32)now : asked ?: FPISA_DEFAULT_SLOTS;
 	return 0;

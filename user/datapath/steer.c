@@ -108,7 +108,7 @@ int steering_choose(const char *dir, const struct fpisa_steering *asked, struct 
 			return s->cpus ? check_online(s) : 0;
 		close(stages);
 		return refuse(-EEXIST,
-			      "%s: a datapath without --cpus is loaded; leave --cpus out, or run 'fpisa unload' first",
+			      "%s: a datapath without --cpus is loaded; leave --cpus out, or first run fpisa unload",
 			      dir);
 	}
 	err = steering_read(fd, &now);
@@ -117,15 +117,15 @@ int steering_choose(const char *dir, const struct fpisa_steering *asked, struct 
 		return fail(err, NULL, "%s/fpisa_steering: cannot read", dir);
 	if (!now.cpus) {
 		if (!s->cpus)
-			return refuse(-EEXIST, "%s: a load with --cpus did not finish; run 'fpisa unload' first", dir);
+			return refuse(-EEXIST, "%s: a load with --cpus did not finish; first run fpisa unload", dir);
 		return check_online(s);
 	}
 	if (!asked->queue)
 		s->queue = now.queue;
 	if (s->cpus && !same(s, &now))
 		return refuse(-EEXIST,
-			      "%s: a datapath with --cpus %s --cpu-queue %u is loaded; leave --cpus out, or run "
-			      "'fpisa unload' first",
+			      "%s: a datapath with --cpus %s --cpu-queue %u is loaded; leave --cpus out, or "
+			      "first run fpisa unload",
 			      dir, cpus_text(now.cpu, now.cpus, cpus), now.queue);
 	*s = now;
 	return 0;

@@ -139,7 +139,7 @@ static int take_off(const char *dir, const char *pin, char *const *devs, const _
 	if (!err && none && u->elsewhere.hidden)
 		return refuse(-EPERM,
 			      "%s: the datapath is not attached in this network namespace, but may be in one that this "
-			      "process cannot inspect; run fpisa unload%s%s with CAP_SYS_PTRACE",
+			      "process cannot inspect; with CAP_SYS_PTRACE, run fpisa unload%s%s",
 			      dir, pin ? " --pin " : "", pin ?: "");
 	if (!err && !u->elsewhere.hidden) {
 		routes_release_all(dir);
@@ -195,7 +195,7 @@ int datapath_unload(const char *pin, char *const *devs, int n, struct datapath_u
 		err = -ENOENT;
 	}
 	if (err == -ENOENT)
-		err = refuse(err, "%s: no datapath is loaded; ip link set dev DEV xdp off detaches other programs",
+		err = refuse(err, "%s: no datapath is loaded; to detach other programs, run ip link set dev DEV xdp off",
 			     pin ?: DATAPATH_PIN);
 	else if (err)
 		err = fail(err, NULL, "%s", pin ?: DATAPATH_PIN);

@@ -45,7 +45,7 @@ static int renew_everywhere(const struct datapath *dp, int entry_fd)
 	err = netns_others(renew, &r, &hidden);
 	if (!err && hidden && !privilege_has(PRIVILEGE_TRACE))
 		warning("upgrade: interfaces in network namespaces that this process cannot inspect still run the "
-			"old programs; run fpisa upgrade with CAP_SYS_PTRACE");
+			"old programs; with CAP_SYS_PTRACE, run fpisa upgrade");
 	return err;
 }
 

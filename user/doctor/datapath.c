@@ -598,7 +598,8 @@ void doctor_datapath(struct doctor *d)
 		snprintf(subject, sizeof(subject), "job %u", job);
 		if (!datapath_job_here(d->dp, job)) {
 			finding(d, LEVEL_OK, subject, "namespace", NULL,
-				"the job belongs to another network namespace; run fpisa doctor%s there", pin_option(d));
+				"the job belongs to another network namespace; there, run fpisa doctor%s",
+				pin_option(d));
 			continue;
 		}
 		check_address(d, &j, subject);

@@ -63,11 +63,11 @@ static void report(struct doctor *d, const char *host, int rc, const struct fpis
 {
 	if (rc == -ETIMEDOUT)
 		finding(d, LEVEL_FAULT, subject, "manager", NULL,
-			"%s: the listener accepts connections but sent nothing in %d ms; is the listener `fpisa serve`?",
+			"%s: the listener accepts connections but sent nothing in %d ms; is the listener fpisa serve?",
 			host, ANSWER_MS);
 	else if (rc == -ECONNRESET)
 		finding(d, LEVEL_FAULT, subject, "manager", NULL,
-			"%s: the listener closes the connection without an answer: it is not `fpisa serve`, or it is full",
+			"%s: the listener closes the connection without an answer: it is not fpisa serve, or it is full",
 			host);
 	else if (rc)
 		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: %s", host, fpisa_error());
@@ -103,7 +103,7 @@ static void try_manager(struct doctor *d, const char *host, const struct fpisa_p
 	if (rc < 0) {
 		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: cannot connect to TCP port %u: %s; %s", host,
 			ntohs(to->v4.sin_port), strerror(-rc),
-			rc == -ECONNREFUSED ? "is `fpisa serve` running there?" : "check the firewalls there and here");
+			rc == -ECONNREFUSED ? "is fpisa serve running there?" : "check the firewalls there and here");
 		return;
 	}
 	began = fpisa_now();

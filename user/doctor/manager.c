@@ -152,7 +152,7 @@ static void check_descriptors(struct doctor *d, pid_t helper)
 	if (n < MANAGER_DESCRIPTORS)
 		finding(d, LEVEL_WARN, subject, "descriptors", "systemctl restart fpisa-manager",
 			"process %d may open %lld files, but %d ranks of %d groups need a connection each: start it "
-			"by its unit, or after `ulimit -n %d`",
+			"by its unit, or after ulimit -n %d",
 			manager, n, FPISA_MAX_WORKERS, GROUPS, MANAGER_DESCRIPTORS);
 	else
 		finding(d, LEVEL_OK, subject, "descriptors", NULL, "the limit is enough for all connections");
@@ -225,8 +225,8 @@ static void check_pool(struct doctor *d, const struct manager_policy *p)
 	free_slots = slots < d->dp->slots_n ? d->dp->slots_n - slots : 0;
 	if (!numbers || free_slots < LEAST_WINDOW)
 		finding(d, LEVEL_WARN, subject, "pool", NULL,
-			"%u job numbers of the manager and %u slots of the datapath are free, too few for a job; `fpisa group list` "
-			"and `fpisa job list` show the others' owners",
+			"%u job numbers of the manager and %u slots of the datapath are free, too few for a job; fpisa group list "
+			"and fpisa job list show the others' owners",
 			numbers, free_slots);
 	else
 		finding(d, LEVEL_OK, subject, "pool", NULL,

@@ -58,7 +58,7 @@ static void check_bridge(struct doctor *d, const char *dev, const struct veth_pe
 	if (p->tso)
 		finding(d, LEVEL_OK, dev, "udp-gro", NULL,
 			"results arrive one by one unless rx-udp-gro-forwarding is on at the bridge port towards the "
-			"aggregator (run fpisa doctor there), or TSO is off at the bridge port of this veth, which slows TCP: %sethtool "
+			"aggregator (there, run fpisa doctor), or TSO is off at the bridge port of this veth, which slows TCP: %sethtool "
 			"-K %s tso off",
 			p->enter, p->link.name);
 	else

@@ -74,13 +74,13 @@ static bool not_native(const struct link *at, const char *noun, enum rule rule, 
 
 	if (rule == ITS_PORTS && *ports_of(at, links, n, list))
 		return say(why,
-			   "is %s, which has no native XDP; load its ports that lead to workers (ports:%s), and name "
-			   "them in job add, ADDR@PORT, or run fpisa load %s --mode skb",
+			   "is %s, which has no native XDP; load the datapath on its ports that lead to workers (ports:%s), "
+			   "and name them in job add, ADDR@PORT, or run fpisa load %s --mode skb",
 			   noun, list, at->name);
 	if (rule == ITS_PARENT && parent)
 		return say(why,
-			   "is %s, which has no native XDP; load %s and name it in job add, ADDR@%s, or run fpisa load "
-			   "%s --mode skb",
+			   "is %s, which has no native XDP; load the datapath on %s and name it in job add, ADDR@%s, or "
+			   "run fpisa load %s --mode skb",
 			   noun, parent->name, parent->name, at->name);
 	return say(why, "is %s, which has no native XDP; run fpisa load %s --mode skb", noun, at->name);
 }
@@ -93,22 +93,22 @@ bool kind_unfit(const struct link *at, bool generic, bool native, const struct l
 	if (!link_ethernet(at))
 		return say(
 			why,
-			"has frames without Ethernet headers, which the datapath needs; load the interface through which "
+			"has frames without Ethernet headers, which the datapath needs; load it on the interface through which "
 			"workers' frames arrive with such headers, or use a tunnel that has them, of kind gretap or vxlan");
 	if (link_vrf(at))
-		return say(why, "is a VRF, which receives no frames itself; load its ports");
+		return say(why, "is a VRF, which receives no frames itself; load the datapath on its ports");
 	if (master && (!strcmp(master->kind, "bond") || !strcmp(master->kind, "team")))
 		return say(why,
-			   "is a port of %s %s, which chooses the port of each frame; load %s, which is on all of its "
-			   "ports",
+			   "is a port of %s %s, which chooses the port of each frame; load the datapath on %s, which is on "
+			   "all of its ports",
 			   master->kind, master->name, master->name);
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		if (strcmp(at->kind, kinds[i].kind))
 			continue;
 		if (kinds[i].rule == NO_FRAMES)
 			return say(why,
-				   "is %s, which receives no frames of other machines; load the interface through "
-				   "which workers' frames arrive, even if the address is on another interface",
+				   "is %s, which receives no frames of other machines; load the datapath on the interface "
+				   "through which workers' frames arrive, even if the address is on another interface",
 				   kinds[i].noun);
 		return !generic && !native && not_native(at, kinds[i].noun, kinds[i].rule, links, n, why);
 	}

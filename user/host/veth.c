@@ -55,6 +55,6 @@ void veth_warn(const struct link *l, const struct veth_peer *p)
 			l->name, p->link.name, p->enter, p->link.name);
 	else
 		warning("%s: GRO is off on its peer, interface %u of a network namespace that cannot be seen from "
-			"here, so results sent to it vanish; run ethtool -K DEV gro on there",
+			"here, so results sent to it vanish; there, run ethtool -K DEV gro on",
 			l->name, l->lower);
 }

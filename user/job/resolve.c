@@ -415,8 +415,8 @@ static void warn_of_master(const struct job_spec *s, __u32 query)
 		if (link_get(s->ifindex[r], &from) || from.mtu <= to.mtu)
 			continue;
 		warning("query %u: %s, towards the master, has MTU %u, and %s, towards worker %u, has %u; larger "
-			"frames are lost unless enough of their rows are pruned; run ip link set dev %s mtu %u at both "
-			"ends, or let workers send smaller frames",
+			"frames are lost unless enough of their rows are pruned; at both ends, run ip link set dev %s "
+			"mtu %u, or let workers send smaller frames",
 			query, to.name, to.mtu, from.name, r, from.mtu, to.name, from.mtu);
 		return;
 	}

@@ -104,7 +104,7 @@ int job_spec_vlan(struct job_spec *s, __u32 job)
 		return refuse(-EINVAL,
 			      "%s %u: worker %s is reached through %s, which has no VLAN, but other workers are in "
 			      "VLAN %u; all workers of a job must be in one VLAN, so create another job for this "
-			      "worker, or load the VLAN device with --mode skb",
+			      "worker, or load the datapath on the VLAN device with --mode skb",
 			      datapath_noun(&s->job), job, address_text(s->job.rank[bare].addr, a), dev, s->job.vlan);
 	}
 	return check_tags(s, job);

@@ -133,8 +133,8 @@ int fpisa_poisoned(const struct fpisa *f)
 int fpisa_refuse_inherited(const struct fpisa *f)
 {
 	return fpisa_fail(-ECHILD,
-			  "%s: job %u: the handle belongs to the process that made it, and this process is a child; "
-			  "close the handle here, and connect from another port",
+			  "%s: job %u: the handle belongs to the process that created it, and this process is a "
+			  "child; close the handle here, and connect from another port",
 			  f->peer, f->job);
 }
 

@@ -109,15 +109,14 @@ static int no_answer(struct fpisa *f)
 			-ETIMEDOUT, "%s: job %u: %s did not join in %u ms%s", s->peer, s->job,
 			fpisa_rank_names(names, sizeof(names), missing), ms,
 			s->local_port ?
-				"; start the ranks that are not running, and see with `fpisa stats` on the aggregator "
-				"which frames it refuses" :
+				"; start the ranks that are not running. On the aggregator, fpisa stats shows which "
+				"frames it refuses" :
 				"");
 	if (s->joining.above)
-		return fpisa_fail(
-			-ETIMEDOUT,
-			"%s: job %u: all ranks of this leaf of the tree joined, but others did not in %u ms; see "
-			"fpisa job show on the aggregator's parent",
-			s->peer, s->job, ms);
+		return fpisa_fail(-ETIMEDOUT,
+				  "%s: job %u: all ranks of this leaf of the tree joined, but others did not in %u ms; "
+				  "on the aggregator's parent, see fpisa job show",
+				  s->peer, s->job, ms);
 	if (s->joining.heard_ns)
 		return fpisa_fail(-ETIMEDOUT,
 				  "%s: job %u: not ready after %u ms, although all ranks have joined now; try again",
@@ -126,7 +125,7 @@ static int no_answer(struct fpisa *f)
 		snprintf(cause, sizeof(cause), " (last send: %s)", strerror(s->t->send_error));
 	return fpisa_fail(
 		-ETIMEDOUT,
-		"%s: job %u: no answer in %u ms%s; run fpisa stats on the aggregator to see drops. Check the route and "
+		"%s: job %u: no answer in %u ms%s; on the aggregator, fpisa stats shows drops. Check the route and "
 		"its firewalls, the aggregator's release, the token, and that the job lists this host's address with "
 		"UDP port %u",
 		s->peer, s->job, ms, cause, s->local_port);

@@ -141,7 +141,7 @@ static int call_manager(struct fpisa_link *l, struct fpisa_channel **c)
 		drop(l, c);
 		return fpisa_fail(rc, "cannot connect%s%s: %s; %s", l->addresses > 1 ? " to " : "",
 				  l->addresses > 1 ? fpisa_address_text(&to, address) : "", strerror(-rc),
-				  fpisa_hint(rc, "is `fpisa serve` running there?"));
+				  fpisa_hint(rc, "is fpisa serve running there?"));
 	}
 	l->join.rate = rate_of_link(l);
 	/* From now on the channel owns the socket, even after an error. */
@@ -219,7 +219,7 @@ static void check_manager(struct fpisa_link *l, uint64_t now)
 	if (!asked || (!absent && !over(now, heard, FPISA_MANAGER_SILENCE_MS * MS)))
 		return;
 	snprintf(sentence, sizeof(sentence),
-		 "%s: the manager has not answered for %d s%s; is `fpisa serve` running there?", l->peer,
+		 "%s: the manager has not answered for %d s%s; is fpisa serve running there?", l->peer,
 		 (absent ? FPISA_MANAGER_ABSENT_MS : FPISA_MANAGER_SILENCE_MS) / 1000,
 		 l->joined ? ", and a call waits for its job" : "");
 	fpisa_link_fail(l, -ETIMEDOUT, 0, sentence);
@@ -243,7 +243,7 @@ static void check_abandoned(struct fpisa_link *l, uint64_t now)
 			continue;
 		snprintf(sentence, sizeof(sentence),
 			 "%s: the manager has not answered for %d s and could not report a dead rank, and a call has waited "
-			 "as long for %s; is `fpisa serve` running there?",
+			 "as long for %s; is fpisa serve running there?",
 			 l->peer, FPISA_MANAGER_ABSENT_MS / 1000,
 			 s.missing ? fpisa_rank_names(names, sizeof(names), s.missing) : "the aggregator");
 		fpisa_link_fail(l, -ETIMEDOUT, s.missing, sentence);
@@ -408,7 +408,7 @@ static void connection_ended(struct fpisa_link *l, int rc)
 		key_refused(l);
 	pthread_mutex_lock(&l->lock);
 	if (rc == -ECONNRESET && !l->heard)
-		fpisa_fail(rc, "the connection ended before any answer; is `fpisa serve` running there?");
+		fpisa_fail(rc, "the connection ended before any answer; is fpisa serve running there?");
 	if (!try_next(l, rc) && (!l->joined || rc == -EACCES || rc == -EPROTO || rc == -ENOENT))
 		fpisa_link_fail_so(l, rc);
 	pthread_mutex_unlock(&l->lock);
@@ -569,13 +569,12 @@ int fpisa_link_wait_joined(struct fpisa_link *l, uint64_t timeout_ns, uint64_t s
 	rc = 0;
 	if (!l->joined && !l->error) {
 		l->missing = l->pending ? fpisa_manager_all(l->join.size) & ~l->pending : 0;
-		rc = l->pending ?
-			     fpisa_fail(-ETIMEDOUT, "%s: %s did not join in %llu ms; start the missing ranks", l->peer,
-					fpisa_rank_names(names, sizeof(names), l->missing),
-					(unsigned long long)(timeout_ns / MS)) :
-			     fpisa_fail(-ETIMEDOUT,
-					"%s: the manager did not answer in %llu ms; is `fpisa serve` running there?",
-					l->peer, (unsigned long long)(timeout_ns / MS));
+		rc = l->pending ? fpisa_fail(-ETIMEDOUT, "%s: %s did not join in %llu ms; start the missing ranks",
+					     l->peer, fpisa_rank_names(names, sizeof(names), l->missing),
+					     (unsigned long long)(timeout_ns / MS)) :
+				  fpisa_fail(-ETIMEDOUT,
+					     "%s: the manager did not answer in %llu ms; is fpisa serve running there?",
+					     l->peer, (unsigned long long)(timeout_ns / MS));
 	}
 	pthread_mutex_unlock(&l->lock);
 	return rc ? rc : fpisa_link_error(l);

@@ -137,8 +137,8 @@ int fpisa_unanswered(const struct fpisa_shard *s, uint64_t ns)
 		snprintf(cause, sizeof(cause), " (last send: %s)", strerror(s->t->send_error));
 	path_cause(s, path);
 	return fpisa_fail(-ETIMEDOUT,
-			  "%s: job %u: the aggregator did not answer in %llu ms%s; check the route to it "
-			  "and fpisa status there%s",
+			  "%s: job %u: the aggregator did not answer in %llu ms%s; check the route to it; "
+			  "there, check fpisa status%s",
 			  s->peer, s->job, (unsigned long long)(ns / 1000000), cause, path);
 }
 
@@ -169,7 +169,7 @@ static void unanswered_chunk(const struct fpisa_shard *s, const struct fpisa_win
 	path_cause(s, path);
 	fpisa_fail(-ETIMEDOUT,
 		   "%s: job %u: the aggregator did not answer for chunk %llu of call %u in %llu ms; its last answer for "
-		   "another chunk came %llu ms ago; check the route to it and fpisa status there%s",
+		   "another chunk came %llu ms ago; check the route to it; there, check fpisa status%s",
 		   s->peer, s->job, (unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first),
 		   slot->req->call, (unsigned long long)(slot->req->timeout_ns / 1000000),
 		   (unsigned long long)((f->clock.ns - s->heard_ns) / 1000000), path);
@@ -185,8 +185,8 @@ static int timed_out(struct fpisa *f)
 	f->missing = fpisa_ranks_of(f, fpisa_slot_missing(slot));
 	if (slot->above)
 		fpisa_fail(-ETIMEDOUT,
-			   "%s: job %u: other leaves of the tree sent nothing for chunk %llu of call %u in %u ms; see "
-			   "fpisa job show on the aggregator's parent",
+			   "%s: job %u: other leaves of the tree sent nothing for chunk %llu of call %u in %u ms; "
+			   "on the aggregator's parent, see fpisa job show",
 			   s->peer, s->job, (unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first),
 			   slot->req->call, (unsigned int)(f->timeout_ns / 1000000));
 	else if (f->missing)

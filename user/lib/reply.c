@@ -229,10 +229,10 @@ static int take_error(const struct fpisa_shard *s, const struct fpisa_window_slo
 	case FPISA_V_mismatch:
 		name_call(slot->req, call, sizeof(call));
 		fpisa_fail(error,
-			   "%s: job %u: the ranks made different calls (seen at chunk %llu of our call %u, %s); all must "
-			   "make the same ones in the same order%s, after they have joined again",
+			   "%s: job %u: the ranks made different calls (seen at chunk %llu of our call %u, %s); rejoin, "
+			   "and make the same calls in the same order on all ranks%s",
 			   s->peer, s->job, chunk, slot->req->call, call,
-			   f->layout.shards > 1 ? ", and give one list of aggregators with the same weights" : "");
+			   f->layout.shards > 1 ? ", with one list of aggregators with the same weights" : "");
 		break;
 	default:
 		fpisa_fail(error, "%s: job %u: the aggregator refused chunk %llu of call %u: %s; rejoin", s->peer,

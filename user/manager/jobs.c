@@ -277,7 +277,7 @@ static bool window_fits(struct manager *m, struct manager_group *g, __u32 index)
 	else
 		refuse_job(
 			m, g, index, FPISA_MANAGER_R_pool, 0,
-			"group %s: the manager has given %u of the %u slots for mode exact, which leaves too few for a window of %u; load with more --slots or end another job",
+			"group %s: the manager has given %u of the %u slots for mode exact, which leaves too few for a window of %u; load with a larger --slots or end another job",
 			g->record.name, manager_used_exact(m), m->policy->exact_slots, least);
 	return false;
 }
@@ -621,8 +621,8 @@ void manager_job_tick(struct manager *m, struct manager_group *g)
 		if (j->state == FPISA_GROUP_JOB_MAKING && !j->reason &&
 		    m->now_ms >= j->making_ms + FPISA_MANAGER_MAKING_MS)
 			refuse_job(m, g, k, FPISA_MANAGER_R_datapath, 0,
-				   "group %s: the aggregator did not create the job within %d s; see the log of `fpisa "
-				   "serve`",
+				   "group %s: the aggregator did not create the job within %d s; see the log of fpisa "
+				   "serve",
 				   g->record.name, FPISA_MANAGER_MAKING_MS / 1000);
 	}
 }

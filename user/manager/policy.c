@@ -450,8 +450,8 @@ int manager_policy_fit(struct manager_policy *p, __u32 slots)
 {
 	if (p->slots > slots)
 		return refuse(-EINVAL,
-			      "[manager], slots = %u: the datapath has %u; give fewer, or run fpisa load with more "
-			      "--slots",
+			      "[manager], slots = %u: the datapath has %u; give fewer, or load the datapath with a "
+			      "larger --slots",
 			      p->slots, slots);
 	p->slots = p->slots ?: slots;
 	p->exact_slots = slots / FPISA_EXACT_SHARE;

@@ -278,7 +278,7 @@ static void take_addresses(struct agent *a, const struct manager_policy *p)
 
 	if (wrong) {
 		log_line(&a->errors, a->now_ms,
-			 "fpisa: serve: %s is not an address of this host, so the address is unchanged; set address to one that `ip -br addr` lists",
+			 "fpisa: serve: %s is not an address of this host, so the address is unchanged; set address to an address of this host (ip -br addr)",
 			 fpisa_address_text(wrong, is));
 		return;
 	}
@@ -393,9 +393,10 @@ static int start(struct agent *a, struct config *c, const char *pin, struct colo
 	log_open(&a->news, STDOUT_FILENO);
 	log_open(&a->errors, STDERR_FILENO);
 	if (wrong)
-		return refuse(-EADDRNOTAVAIL,
-			      "serve: %s is not an address of this host; set address to one that `ip -br addr` lists",
-			      address_text(*wrong, address));
+		return refuse(
+			-EADDRNOTAVAIL,
+			"serve: %s is not an address of this host; set address to an address of this host (ip -br addr)",
+			address_text(*wrong, address));
 	a->addresses = fpisa_find_host(a->manager, FPISA_MANAGER_SILENCE_MS * 1000000ull, a->to);
 	a->keyed = a->key_file != NULL;
 	if (a->addresses < 0 || (a->keyed && fpisa_psk_last(&a->psk, a->key_file)))

@@ -17,7 +17,9 @@ static int check_up(const char *dev, const char *hint)
 	struct link l;
 
 	if (link_get(if_nametoindex(dev), &l))
-		return refuse(-ENODEV, "serve: %s: no such interface; set colocated to one that ip -br link lists", dev);
+		return refuse(-ENODEV,
+			      "serve: %s: no such interface; set colocated to an interface of this host (ip -br link)",
+			      dev);
 	if (!(l.flags & IFF_UP))
 		return refuse(-ENETDOWN, "serve: %s is down; run ip link set %s up%s", dev, dev, hint);
 	return 0;

@@ -41,7 +41,8 @@ int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 po
 		return fail(-errno, NULL, "serve: cannot create a socket");
 	s->listener = listen_tcp(policy->listen, port, BACKLOG);
 	if (s->listener < 0)
-		return fail(s->listener, "give another port or address in [manager], or end what listens there",
+		return fail(s->listener,
+			    "give another port or address in [manager], or stop the program that listens there",
 			    "serve: %s", listen_text(policy->listen, port, a));
 	if (epoll_ctl(s->strangers, EPOLL_CTL_ADD, s->listener, &e) ||
 	    epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->strangers, &e))

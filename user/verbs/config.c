@@ -36,7 +36,7 @@ static int look_at_keys(const struct config *c)
 		return 0;
 	config_at(c, c->manager_line, place);
 	if (access(c->manager.key_file, F_OK))
-		warning("%s: no such key file on this machine now; fpisa key new creates one", c->manager.key_file);
+		warning("%s: no such key file on this machine now; create one with fpisa key new", c->manager.key_file);
 	else if (!access(c->manager.key_file, R_OK) && fpisa_psks_read(&keys, c->manager.key_file))
 		err = refuse(-EINVAL, "%s", fpisa_error());
 	explicit_bzero(&keys, sizeof(keys));

@@ -35,7 +35,7 @@ int verb_unload(int argc, char **argv)
 		       u.elsewhere.dev, u.elsewhere.enter, c.pin ? " --pin " : "", c.pin ?: "");
 	else if (!err && u.elsewhere.hidden && !u.removed)
 		printf("detached in this network namespace; the datapath and its jobs stay, because they may run in "
-		       "namespaces that this process cannot inspect; run fpisa unload%s%s with CAP_SYS_PTRACE\n",
+		       "namespaces that this process cannot inspect; with CAP_SYS_PTRACE, run fpisa unload%s%s\n",
 		       c.pin ? " --pin " : "", c.pin ?: "");
 	return err;
 }

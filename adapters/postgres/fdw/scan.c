@@ -338,7 +338,7 @@ static void check_answer(const struct fdw_scan *s)
 	fpisa_query_counts(s->query, &c);
 	if (c.nulls)
 		ereport(ERROR, errcode(ERRCODE_NOT_NULL_VIOLATION),
-			errmsg("column \"%s\" is declared NOT NULL, but contains %llu NULLs at the workers",
+			errmsg("column \"%s\" is declared NOT NULL, but has NULLs at the workers: %llu",
 			       get_attname(s->table, s->shape.value, false), (unsigned long long)c.nulls),
 			errhint("Use ALTER FOREIGN TABLE ... ALTER COLUMN ... DROP NOT NULL."));
 }

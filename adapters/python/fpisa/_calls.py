@@ -125,7 +125,8 @@ class Caller:
     def _entered(self) -> Iterator[None]:
         """Hold the lock, after checking that the object is open and belongs to this process."""
         if os.getpid() != self._pid:
-            raise Error(errno.ECHILD, f"this {type(self).__name__} belongs to the process that made it, and this process is a child; make one here")
+            raise Error(errno.ECHILD,
+                        f"this {type(self).__name__} belongs to the process that created it, and this process is a child; create one here")
         with self._lock:
             if self.closed:
                 raise Canceled(errno.ECANCELED, f"this {type(self).__name__} is closed; create another")

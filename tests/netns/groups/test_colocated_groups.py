@@ -182,7 +182,7 @@ def test_port_of_the_manager(hosts):
 
 def test_what_is_missing(hosts):
     """Each missing part is reported with its remedy, nothing stays loaded, and the remedy is sufficient."""
-    assert "eth7: no such interface; set colocated to one that ip -br link lists" in hosts.refused(0, "--colocated", "eth7")
+    assert "eth7: no such interface; set colocated to an interface of this host (ip -br link)" in hosts.refused(0, "--colocated", "eth7")
     with open(hosts.config) as f:
         text = f.read()
     used = hosts.agg.spawn("/usr/bin/python3", "-c", "import socket, time; s = socket.create_server(('0.0.0.0', 18000)); print(1, flush=True); time.sleep(99)")

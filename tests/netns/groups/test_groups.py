@@ -177,7 +177,7 @@ def test_who_may_not_join(groups, tmp_path):
     os.chmod(tmp_path / "wrong", 0o640)
     refused(EACCES, "chmod 600", "other", 0, 2, key_file=str(tmp_path / "wrong"))
     refused(EINVAL, "is not a group name", "a b", 0, 2)
-    refused(ECONNREFUSED, "is `fpisa serve` running there?", "other", 0, 2, address=f"{ADDRESS}:{PORT + 1}")
+    refused(ECONNREFUSED, "is fpisa serve running there?", "other", 0, 2, address=f"{ADDRESS}:{PORT + 1}")
     for rank in ranks:
         rank.kill()
     wait_until("its end", lambda: not g.net.json("group", "list"))
@@ -258,7 +258,7 @@ def test_no_manager_at_that_port(groups):
         rank = g.start(0, "train", 0, 1, address=f"{ADDRESS}:{PORT + 1}")
         other.accept()[0].close()
         answer = rank.line()
-    assert answer["rc"] == -ECONNRESET and "before any answer; is `fpisa serve` running there?" in answer["error"], answer
+    assert answer["rc"] == -ECONNRESET and "before any answer; is fpisa serve running there?" in answer["error"], answer
 
 
 @pytest.mark.families(spread=True)

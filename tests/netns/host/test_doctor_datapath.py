@@ -17,7 +17,7 @@ def test_another_program(lab):
     for mode in ("native", "skb"):
         net.fpisa("load", "p0", "--mode", mode, "--pin", BPFFS + "/other")
         status, _, err = net.agg.try_run(FPISA, "load", "p0")
-        assert status == 1 and f"give --pin {BPFFS}/other, or run fpisa unload p0 --pin {BPFFS}/other first" in err
+        assert status == 1 and f"give --pin {BPFFS}/other, or first run fpisa unload p0 --pin {BPFFS}/other" in err
         f = examine(net.agg, "p0")["p0", "xdp"]
         assert f["level"] == "ok" and f["text"] == \
             f"the interface runs the datapath that is pinned in {BPFFS}/other; check that datapath with fpisa doctor --pin {BPFFS}/other"
@@ -89,7 +89,7 @@ def test_where_it_is_pinned(lab):
     net.ip_link(["p0"])
     says = f"runs the datapath that is pinned in {IP_PIN}"
     _, _, err = net.agg.try_run(FPISA, "load", "p0", "--pin", BPFFS + "/mine")
-    assert says + f"; give --pin {IP_PIN}, or run fpisa unload p0 --pin {IP_PIN} first" in err
+    assert says + f"; give --pin {IP_PIN}, or first run fpisa unload p0 --pin {IP_PIN}" in err
     assert examine(net.agg, "p0", "--pin", BPFFS + "/mine")["p0", "xdp"]["text"].startswith("the interface " + says)
     deep = BPFFS + "/a/b"
     os.mkdir(BPFFS + "/a", 0o755)

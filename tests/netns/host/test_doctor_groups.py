@@ -123,7 +123,7 @@ def test_worker_s_key(groups, tmp_path):
 def test_worker_without_a_manager(groups):
     g = groups(1, "networks = 10.77.0.0/16")
     assert "is not in a network that may ask for groups; add the network to networks in [manager]" in of_worker(g)["manager"]["text"]
-    assert "is `fpisa serve` running there?" in of_worker(g, f"{ADDRESS}:{PORT + 1}")["manager"]["text"]
+    assert "is fpisa serve running there?" in of_worker(g, f"{ADDRESS}:{PORT + 1}")["manager"]["text"]
     assert "is not a known host" in of_worker(g, "no.such.host.invalid")["manager"]["text"]
     g.net.agg.run("nft", f"table ip cut {{ chain in {{ type filter hook input priority 0; tcp dport {PORT} drop; }}; }}")
     f = of_worker(g)["manager"]

@@ -167,7 +167,7 @@ def test_unknown_translation(contained, masquerade, listed):
     else:
         add_translated(net)
     said = error(net, 1)
-    assert "the job lists this host's address with UDP port 18000" in said and "run fpisa stats on the aggregator" in said
+    assert "the job lists this host's address with UDP port 18000" in said and "on the aggregator, fpisa stats shows drops" in said
     assert net.counters(1, PIN)["v_unknown_peer"] > 0
 
 

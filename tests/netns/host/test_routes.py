@@ -210,7 +210,7 @@ def test_neighbour_that_the_kernel_does_not_take(lab):
     net.load()
     net.agg.ip("route add 10.50.0.0/24 via inet6 fe80::1 dev p0", "link set p0 mtu 1200")  # this MTU is too small for IPv6, so the kernel refuses the neighbour
     status, _, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", f"10.50.0.7,10.50.0.8,{net.addresses[1]}", "--address", ADDRESS)
-    assert status == 0 and re.fullmatch("fpisa: warning: job 1: the kernel does not keep the Ethernet addresses of 2 ranks: .*\n", err), err
+    assert status == 0 and re.fullmatch("fpisa: warning: job 1: the kernel refused the neighbour entries of 2 ranks: .*\n", err), err
     assert managed(net.agg) == {net.addresses[1]}
 
 
@@ -221,7 +221,7 @@ def test_parent_that_the_kernel_does_not_take(lab):
     net.agg.ip("route add 10.50.0.0/24 via inet6 fe80::1 dev p0", "link set p0 mtu 1200")
     status, _, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", net.addresses[1], "--address", ADDRESS, "--mode", "exact",
                                      "--parent", "10.50.0.7/0")
-    assert status == 0 and re.fullmatch("fpisa: warning: job 1: the kernel does not keep the Ethernet address on the way to the parent: .*; "
+    assert status == 0 and re.fullmatch("fpisa: warning: job 1: the kernel refused the neighbour entry of the next hop to the parent: .*; "
                                         "if the counter unresolved_parent rises, ping the parent from this machine\n", err), err
 
 

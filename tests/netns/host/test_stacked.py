@@ -44,7 +44,7 @@ def moves(net, fix):
     """Check that the advice moves the datapath, and the job with it, from p0 to up0."""
     net.agg.try_run(FPISA, "load", "p0")  # a port of a bond is refused here, but was loaded before
     assert add(net, *net.addresses) == f"fpisa: warning: up0: this datapath is on p0, below it, so job 1 does not receive frames there; {fix}\n"
-    refused(net, ["load", "up0", "--mode", "skb"], "up0: a datapath is on p0, below it, and workers cannot join with both; run fpisa unload p0 first")
+    refused(net, ["load", "up0", "--mode", "skb"], "up0: a datapath is on p0, below it, and workers cannot join with both; first run fpisa unload p0")
     f = examine(net.agg)["job 1", "port"]
     assert f["fix"] == fix and "ranks 0,1 are behind up0: this datapath is on p0, below it" in f["text"]
     net.agg.run("sh", "-ec", fix, env=ENV)
@@ -82,7 +82,7 @@ def test_macvlan(made):
 def test_vrf(made):
     """The VRF's address belongs to this machine, and the ports of workers are named."""
     net = made("vrf")
-    refused(net, ["load", "up0", "--mode", "skb"], "up0 is a VRF, which receives no frames itself; load its ports")
+    refused(net, ["load", "up0", "--mode", "skb"], "up0 is a VRF, which receives no frames itself; load the datapath on its ports")
     net.fpisa("load", "p0")
     refused(net, ["job", "add", 1, "--workers", net.addresses[0], "--address", "10.99.1.1"],
             "job 1: the datapath does not look for worker 10.99.1.2 in a VRF; name its interface, ADDR@DEV, a port of the VRF that 10.99.1.1 is in")

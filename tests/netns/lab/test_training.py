@@ -9,7 +9,7 @@ import pytest
 
 from lab import BUILD, LIBRARY, TOP, children, wait_until
 
-torch = pytest.importorskip("torch", reason="python3-torch is not installed; `make training` installs it")
+torch = pytest.importorskip("torch", reason="python3-torch is not installed; run make training")
 
 os.environ["FPISA_LIBRARY"] = LIBRARY
 sys.path[:0] = [os.path.join(TOP, part) for part in ("paper/training", "adapters/python", "bench")]

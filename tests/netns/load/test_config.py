@@ -279,7 +279,7 @@ def test_job_of_another_namespace(net, config):
     other.run(FPISA, "load", "e9")
     other.run(FPISA, "job", "add", 1, "--workers", net.addresses[0], "--address", ADDRESS)
     config.write((1, {"workers": net.addresses[0]}))
-    assert config.refused("job 1 was created in another network namespace; run fpisa config apply there, or take another") == []
+    assert config.refused("job 1 was created in another network namespace; there, run fpisa config apply, or take another") == []
 
 
 def test_missing_privilege(net, config):

@@ -8,14 +8,14 @@ import pytest
 from lab import PIN
 from refusals import refused
 
-NO_HEADERS = "has frames without Ethernet headers, which the datapath needs; load the interface through which workers' frames arrive with such headers"
+NO_HEADERS = "has frames without Ethernet headers, which the datapath needs; load it on the interface through which workers' frames arrive with such headers"
 IN_THE_STACK = "which has no native XDP; run fpisa load k0 --mode skb$"
-BELOW = "which has no native XDP; load p0 and name it in job add, ADDR@p0, or run fpisa load k0 --mode skb$"
+BELOW = "which has no native XDP; load the datapath on p0 and name it in job add, ADDR@p0, or run fpisa load k0 --mode skb$"
 TUNNEL = "local 10.99.1.1 remote 10.99.1.2"
 # Each kind has the commands that create k0, and the refusal of native mode.
 KINDS = {
     "bridge": (["link add k0 type bridge", "link set p0 master k0"],
-               r"is a bridge, which has no native XDP; load its ports that lead to workers \(ports: p0\), and name them in job add, ADDR@PORT, or run fpisa load k0 --mode skb$"),
+               r"is a bridge, which has no native XDP; load the datapath on its ports that lead to workers \(ports: p0\), and name them in job add, ADDR@PORT, or run fpisa load k0 --mode skb$"),
     "bridge-empty": (["link add k0 type bridge"], f"is a bridge, {IN_THE_STACK}"),
     "team": (["link add k0 type team", "link set p0 down", "link set p0 master k0", "link set p0 up"], f"is a team, {IN_THE_STACK}"),
     "vlan": (["link add link p0 name k0 type vlan id 7"], f"is a VLAN device, {IN_THE_STACK}"),
@@ -30,8 +30,8 @@ KINDS = {
     "ipip": ([f"link add k0 type ipip {TUNNEL}"], NO_HEADERS),
     "wireguard": (["link add k0 type wireguard"], NO_HEADERS),
     "tun": (["tuntap add k0 mode tun"], NO_HEADERS),
-    "dummy": (["link add k0 type dummy"], "is a dummy, which receives no frames of other machines; load the interface through which workers' frames arrive"),
-    "vrf": (["link add k0 type vrf table 10"], "is a VRF, which receives no frames itself; load its ports$"),
+    "dummy": (["link add k0 type dummy"], "is a dummy, which receives no frames of other machines; load the datapath on the interface through which workers' frames arrive"),
+    "vrf": (["link add k0 type vrf table 10"], "is a VRF, which receives no frames itself; load the datapath on its ports$"),
 }
 NEVER = {"gre", "ipip", "wireguard", "tun", "dummy", "vrf"}
 
@@ -63,7 +63,7 @@ def test_port_of(lab, kind):
         pytest.skip(f"this kernel has no {kind} devices: {err.strip()}")
     net.agg.ip("link set p0 down", "link set p0 master k0", "link set p0 up", "link set k0 up")
     for mode in "native", "skb":
-        refused(net, ["load", "p0", "--mode", mode], f"p0 is a port of {kind} k0, which chooses the port of each frame; load k0, ")
+        refused(net, ["load", "p0", "--mode", mode], f"p0 is a port of {kind} k0, which chooses the port of each frame; load the datapath on k0, ")
 
 
 @pytest.mark.parametrize("kind", ["bridge", "macvlan", "ipvlan"])

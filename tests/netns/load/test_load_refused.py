@@ -37,22 +37,22 @@ def on_a_bridge(net):
 def test_load_above_and_below(lab):
     """With a datapath on both a bridge and its port no worker could join, so the second load is refused."""
     net = on_a_bridge(lab(bridge=True))
-    refused(net, ["load", "p0", "br9", "--mode", "skb"], "p0 is below br9; load only one of them")
+    refused(net, ["load", "p0", "br9", "--mode", "skb"], "p0 is below br9; load the datapath on only one of them")
     net.fpisa("load", "p0")
     for mode in "native", "skb":
         refused(net, ["load", "br9", "--mode", mode],
-                "br9: a datapath is on p0, below it, and workers cannot join with both; give that interface for the workers, ADDR@p0, or run fpisa unload p0 first")
+                "br9: a datapath is on p0, below it, and workers cannot join with both; give that interface for the workers, ADDR@p0, or first run fpisa unload p0")
     refused(net, ["load", "br9", "--mode", "skb", "--pin", BPFFS + "/other"], "br9: a datapath is on p0, below it")
     net.fpisa("unload")
     net.fpisa("load", "br9", "--mode", "skb")
-    refused(net, ["load", "p0"], r"p0: cannot attach XDP: br9, above it, has a program \(fpisa, id \d+\); run fpisa unload br9 first")
+    refused(net, ["load", "p0"], r"p0: cannot attach XDP: br9, above it, has a program \(fpisa, id \d+\); first run fpisa unload br9")
     net.add_job(1)
     net.check_sum(1)
     net.fpisa("unload")
     net.agg.ip("link add ve0 type veth peer name ve1", "link set ve0 up", "link set ve1 up")
     net.fpisa("load", "ve0")
     net.agg.run("bpftool", "net", "attach", "xdpgeneric", "pinned", PIN + "/fpisa_mau0", "dev", "br9")
-    refused(net, ["load", "p0"], r"p0: cannot attach XDP: br9, above it, has a program \(fpisa_mau0, id \d+\); run ip link set dev br9 xdpgeneric off first")
+    refused(net, ["load", "p0"], r"p0: cannot attach XDP: br9, above it, has a program \(fpisa_mau0, id \d+\); first run ip link set dev br9 xdpgeneric off")
     net.agg.ip("link set dev br9 xdpgeneric off")
     net.fpisa("load", "p0")
 

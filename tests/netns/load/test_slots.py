@@ -37,7 +37,7 @@ def test_fewer_slots(lab):
     for n in 63, 65537:
         refused(net, ["load", "p0", "--slots", n], f"--slots: '{n}' is not a number from 64 to 65536", 2, usage=True)
     net.fpisa("load", "p0", "p1", "--slots", 64, "--cpus", "0")
-    refused(net, ["load", "p2", "--slots", 1024], f"{PIN}: a datapath with 64 slots is loaded; leave --slots out, or run 'fpisa unload' first")
+    refused(net, ["load", "p2", "--slots", 1024], f"{PIN}: a datapath with 64 slots is loaded; leave --slots out, or first run fpisa unload")
     net.fpisa("load", "p2")
     net.add_job(0, "--window", 16, "--mode", "exact")
     assert entries("fpisa_limbs") == 32
@@ -108,7 +108,7 @@ def test_manager(groups):
     start."""
     g = groups(2, "slots = 4097", serve=False, load=("--slots", 4096))
     status, _, err = g.net.agg.try_run(FPISA, "serve", g.config)
-    assert status == 1 and "[manager], slots = 4097: the datapath has 4096; give fewer, or run fpisa load with more --slots" in err
+    assert status == 1 and "[manager], slots = 4097: the datapath has 4096; give fewer, or load the datapath with a larger --slots" in err
     with open(g.config) as f:
         text = f.read()
     with open(g.config, "w") as f:

@@ -16,7 +16,7 @@ from shared import copy_pin
 
 def test_unload_refusals(lab):
     net = lab()
-    refused(net, ["unload"], "no datapath is loaded; ip link set")
+    refused(net, ["unload"], "no datapath is loaded; to detach other programs, run ip link set")
     refused(net, ["unload", "p0"], "no datapath is loaded")
     refused(net, ["unload", "--pin", BPFFS + "/other"], "/other: no datapath is loaded")
     os.mkdir(BPFFS + "/other")  # an empty directory that belongs to another owner
@@ -117,11 +117,11 @@ def test_unload_that_may_not_look_into_processes(lab):
     other.run(FPISA, "load", "e0")
     caps = "-all,+net_admin,+sys_admin"
     unload = ["setpriv", "--bounding-set", caps, "--inh-caps", caps, FPISA, "unload"]
-    assert re.fullmatch("detached in this network namespace; the datapath and its jobs stay, because .*; run fpisa unload with CAP_SYS_PTRACE\n",
+    assert re.fullmatch("detached in this network namespace; the datapath and its jobs stay, because .*; with CAP_SYS_PTRACE, run fpisa unload\n",
                         net.agg.run(*unload))
     assert os.path.exists(PIN)
     status, _, err = net.agg.try_run(*unload)
-    assert status == 1 and re.search(f"{PIN}: .*; run fpisa unload with CAP_SYS_PTRACE$", err), err
+    assert status == 1 and re.search(f"{PIN}: .*; with CAP_SYS_PTRACE, run fpisa unload$", err), err
     assert "nsenter" in net.agg.try_run(FPISA, "unload")[2]
     keeper.kill()
     other.run(FPISA, "unload")
@@ -175,12 +175,12 @@ def test_pins_of_others(lab):
     """A pin stays if it has a name of fpisa but its object has another name. Its directory stays too."""
     net, mine = lab(workers=1), BPFFS + "/fpisa_mine"
     pin_map(net, mine, "mine")
-    refused(net, ["unload"], "no datapath is loaded; ip link set")
+    refused(net, ["unload"], "no datapath is loaded; to detach other programs, run ip link set")
     net.load()
     pin_map(net, PIN + "/fpisa_mine", "mine")
     net.fpisa("unload")
     assert os.path.exists(mine) and os.listdir(PIN) == ["fpisa_mine"]
-    refused(net, ["unload"], "no datapath is loaded; ip link set")
+    refused(net, ["unload"], "no datapath is loaded; to detach other programs, run ip link set")
 
 
 def test_unload_beside_remains(lab):
@@ -191,7 +191,7 @@ def test_unload_beside_remains(lab):
     pin_map(net, PIN + "/fpisa_abi", "fpisa_abi")
     net.fpisa("unload")
     assert not os.path.exists(PIN) and "xdp" not in net.agg.run("ip", "link", "show", "p0")
-    refused(net, ["unload"], "no datapath is loaded; ip link set")
+    refused(net, ["unload"], "no datapath is loaded; to detach other programs, run ip link set")
 
 
 @pytest.mark.parametrize("left", [[], ["fpisa_abi"], ["fpisa_abi", "fpisa_histogram", "fpisa_counters"], ["fpisa_lpm"]])
@@ -205,7 +205,7 @@ def test_unload_of_what_a_killed_one_left(lab, left):
     if left:
         assert net.fpisa("unload") == ""
     else:
-        assert "no datapath is loaded; ip link set" in net.agg.try_run(FPISA, "unload")[2]
+        assert "no datapath is loaded; to detach other programs, run ip link set" in net.agg.try_run(FPISA, "unload")[2]
     assert not os.path.exists(PIN)
     # An interface that runs the datapath is found through any remaining map.
     for is_lost in (lambda name: name == "fpisa_jobs", lambda name: name != "fpisa_stages"):
@@ -238,7 +238,7 @@ def test_unload_of_both_of_a_stack(lab):
 
     net.agg.ip("link add br9 type bridge", "link set p0 master br9")
     load_both()
-    refused(net, ["unload", "p0"], r"p0: cannot detach XDP: br9, above it, has a program \(fpisa, id \d+\); run fpisa unload br9 first")
+    refused(net, ["unload", "p0"], r"p0: cannot detach XDP: br9, above it, has a program \(fpisa, id \d+\); first run fpisa unload br9")
     net.fpisa("unload", "p0", "br9")
     assert not os.path.exists(PIN)
     load_both()

@@ -242,7 +242,7 @@ def test_interrupted(asked):
     _, status, err = read_whole(p)
     assert status == 1 and f"worker {endpoint(q.net.addresses[1], 18001)}: the peer closed the connection" in err, err
     says = q.fails("--by", "k", "--value", "v")
-    assert f"worker {endpoint(q.net.addresses[1], 18001)}: cannot connect: Connection refused; is `fpisa query worker` running there?" in says
+    assert f"worker {endpoint(q.net.addresses[1], 18001)}: cannot connect: Connection refused; is fpisa query worker running there?" in says
 
 
 def write_private(path, text):
@@ -396,5 +396,5 @@ def test_key_itself(asked, tmp_path):
     _, status, err = ask(key=key)
     assert status == 1 and f"refuses key {key.rsplit(':', 1)[0]}; that line must be in the worker's key file" in err and key not in err, err
     for wrong in "", "queries", key + "0", key + "\n", key.upper():
-        assert ask(key=wrong)[1:] == (1, "-22: options.key is not a key NAME:ID:SECRET; `fpisa key new` writes one\n")
+        assert ask(key=wrong)[1:] == (1, "-22: options.key is not a key NAME:ID:SECRET; create one with fpisa key new\n")
     assert ask(key=key, key_file=other)[2] == "-22: options.key and options.key_file exclude each other; set one of them\n"

@@ -49,7 +49,7 @@ def test_absent_rank_at_connect(lab):
     for p in procs:
         (answer,), status, _ = read_all(p)
         assert status == 1 and answer["rc"] == -ETIMEDOUT
-        assert "rank 1, rank 2 did not join in 4000 ms; " in answer["error"] and "`fpisa stats`" in answer["error"]
+        assert "rank 1, rank 2 did not join in 4000 ms; " in answer["error"] and "On the aggregator, fpisa stats shows" in answer["error"]
     assert time.monotonic() - t0 > 4
     shown = net.json("job", "show", 1)
     assert shown["generation"] == 0 and shown["gathering"]

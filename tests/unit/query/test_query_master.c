@@ -142,7 +142,7 @@ static void welcomes(void **state)
 		w.rank = (uint16_t)vectors_below(&rng, w.members + 2u);
 		if (join(&w, &m)) {
 			assert_string_equal(fpisa_error(),
-					    "query 5 does not exist at the aggregator; see fpisa query list there");
+					    "query 5 does not exist at the aggregator; there, see fpisa query list");
 			continue;
 		}
 		assert_true(m.members >= 2 && m.members <= FPISA_MAX_WORKERS && m.rank < m.members);

@@ -65,8 +65,8 @@ int bench_nic_open(struct bench_wire *w)
 	if (err)
 		return err;
 	if (!access(pin_of(w), F_OK))
-		return refuse(-EEXIST, "%s already exists; fpisa unload --pin %s removes a datapath", pin_of(w),
-			      pin_of(w));
+		return refuse(-EEXIST, "%s already exists; to remove a datapath there, run fpisa unload --pin %s",
+			      pin_of(w), pin_of(w));
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
 	signal(SIGHUP, on_signal);

@@ -109,9 +109,9 @@ static int check_owner(int fd, const char *file)
 				  file, st.st_uid);
 	if (st.st_mode & 077)
 		return fpisa_fail(-EACCES,
-				  "%s: users other than its owner may use it (mode %03o); run chmod 600 on it, and "
+				  "%s: users other than its owner may use it (mode %03o); run chmod 600 %s, and "
 				  "create new keys if others may have read it",
-				  file, st.st_mode & 0777);
+				  file, st.st_mode & 0777, file);
 	return 0;
 }
 
@@ -127,10 +127,10 @@ static int take_line(struct fpisa_psks *keys, char *line, const char *file, int 
 	if (!*line || *line == '#')
 		return 0;
 	if (keys->n == FPISA_PSK_MOST)
-		return fpisa_fail(-E2BIG, "%s:%d: more than %d keys are not supported; remove unused ones", file,
+		return fpisa_fail(-E2BIG, "%s:%d: more than %d keys are not supported; remove unused keys", file,
 				  number, FPISA_PSK_MOST);
 	if (fpisa_psk_parse(line, psk))
-		return fpisa_fail(-EINVAL, "%s:%d: the line is not a key NAME:ID:SECRET; `fpisa key new` writes one",
+		return fpisa_fail(-EINVAL, "%s:%d: the line is not a key NAME:ID:SECRET; create one with fpisa key new",
 				  file, number);
 	fpisa_psk_identity(psk, identity);
 	if (fpisa_psk_find(keys, identity))
@@ -157,7 +157,7 @@ static int read_keys(struct fpisa_psks *keys, int fd, const char *file)
 	if (got < 0)
 		rc = fpisa_fail(-errno, "%s: cannot read: %s", file, fpisa_why(-errno));
 	else if (n == FILE_MOST || memchr(text, 0, n))
-		rc = fpisa_fail(-EINVAL, "%s is not a key file; `fpisa key new` creates one", file);
+		rc = fpisa_fail(-EINVAL, "%s is not a key file; create one with fpisa key new", file);
 	text[n] = 0;
 	for (int number = 1; !rc && (line = strsep(&rest, "\n")); number++)
 		rc = take_line(keys, line, file, number);
@@ -175,12 +175,12 @@ int fpisa_psks_read(struct fpisa_psks *keys, const char *file)
 				  strerror(EACCES), geteuid());
 	if (fd < 0)
 		return fpisa_fail(-errno, "%s: %s; %s", file, strerror(errno),
-				  fpisa_hint(-errno, "`fpisa key new` creates a key file"));
+				  fpisa_hint(-errno, "create a key file with fpisa key new"));
 	rc = check_owner(fd, file);
 	if (!rc)
 		rc = read_keys(keys, fd, file);
 	if (!rc && !keys->n)
-		rc = fpisa_fail(-EINVAL, "%s has no key; `fpisa key new` adds one", file);
+		rc = fpisa_fail(-EINVAL, "%s has no key; add one with fpisa key new", file);
 	if (rc)
 		explicit_bzero(keys, sizeof(*keys));
 	close(fd);
@@ -264,7 +264,7 @@ int fpisa_psk_new(const char *name, const char *file, struct fpisa_psk *psk)
 				name);
 	/* A key beyond the limit would make the whole file invalid, as half a key would. */
 	if (!rc && keys.n == FPISA_PSK_MOST)
-		rc = fpisa_fail(-E2BIG, "%s has %d keys, the most that a file may have; remove unused ones", file,
+		rc = fpisa_fail(-E2BIG, "%s has %d keys, the most that a file may have; remove unused keys", file,
 				FPISA_PSK_MOST);
 	explicit_bzero(&keys, sizeof(keys));
 	*psk = (struct fpisa_psk){0};

@@ -401,7 +401,7 @@ int fpisa_mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t ran
 	if (m->owner != getpid())
 		return fpisa_fail(
 			-ECHILD,
-			"the aggregator belongs to the process that made it, and this process is a child; create "
+			"the aggregator belongs to the process that created it, and this process is a child; create "
 			"another aggregator here");
 	if (rank >= m->soft.job.workers)
 		return fpisa_fail(-EINVAL, "rank is %u; it must be below %u, the aggregator's number of workers", rank,

@@ -370,7 +370,7 @@ static const char *advice(int error)
 	case -EEXIST:
 		return "the interface's first queue has an AF_XDP socket, or the interface has an XDP program; is another worker running?";
 	case -ENOBUFS:
-		return "frames need 16 KB of locked memory for each slot of the job's window: raise `ulimit -l`, or grant CAP_IPC_LOCK";
+		return "frames need 16 KB of locked memory for each slot of the job's window: raise ulimit -l, or grant CAP_IPC_LOCK";
 	}
 	return "try transport udp";
 }

@@ -147,12 +147,12 @@ int fpisa_query_check_parameters(struct fpisa_query *q)
 	if (m->kind != q->kind)
 		return fpisa_fail(
 			-EINVAL,
-			"query %u at the aggregator has kind %s, but --kind %s is needed; see fpisa query list there",
+			"query %u at the aggregator has kind %s, but --kind %s is needed; there, see fpisa query list",
 			o->query, fpisa_kind_name(m->kind), fpisa_kind_name(q->kind));
 	if (m->rank != m->members - 1)
 		return fpisa_fail(
 			-EINVAL,
-			"query %u lists this host and port as a worker, not as its master; see fpisa query show there",
+			"query %u lists this host and port as a worker, not as its master; there, see fpisa query show",
 			o->query);
 	if (m->members - 1 != q->n_workers)
 		return fpisa_fail(-EINVAL,
@@ -174,7 +174,7 @@ int fpisa_query_check_parameters(struct fpisa_query *q)
 	if (!!(m->order & FPISA_QUERY_ASCENDING) != !!o->ascending)
 		return fpisa_fail(
 			-EINVAL,
-			"query %u is %sascending at the aggregator; choose a query that is%s (fpisa query list there)",
+			"query %u is %sascending at the aggregator; choose a query that is%s; there, see fpisa query list",
 			o->query, o->ascending ? "not " : "", o->ascending ? "" : " not");
 	if (m->limit < o->limit)
 		return fpisa_fail(-EINVAL, "query %u keeps the first %u rows, but %llu are requested", o->query,

@@ -154,7 +154,7 @@ static int take_parameters(struct fpisa_member *m, const struct fpisa_hdr *h, co
 	struct fpisa_query_parameters q;
 
 	if (!is_query(p, &q))
-		return fpisa_fail(-EINVAL, "query %u does not exist at the aggregator; see fpisa query list there",
+		return fpisa_fail(-EINVAL, "query %u does not exist at the aggregator; there, see fpisa query list",
 				  m->query);
 	m->kind = p->kind;
 	m->key_bytes = q.key_bytes;
@@ -237,8 +237,8 @@ const struct fpisa_hdr *fpisa_member_take(struct fpisa_member *m, const struct f
 	if (!m->joining.joined && h->type == FPISA_TYPE_ERROR && !h->generation && h->chunk == m->incarnation.nonce &&
 	    h->reason == FPISA_V_not_live)
 		*error = fpisa_fail(-EACCES,
-				    "query %u: this host was removed from the query; see fpisa query show %u at the "
-				    "aggregator",
+				    "query %u: this host was removed from the query; at the aggregator, see fpisa "
+				    "query show %u",
 				    m->query, m->query);
 	return m->joining.joined && (nh_of(m) || h->secret == m->joining.cookie) && h->generation == m->epoch ? h : NULL;
 }

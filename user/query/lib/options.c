@@ -177,7 +177,7 @@ static int take_key(struct fpisa_query *q, const struct fpisa_query_options *o)
 		return bad("options.key and options.key_file exclude each other; set one of them");
 	if (o->key)
 		return fpisa_psk_parse(o->key, &q->psk) ?
-			       bad("options.key is not a key NAME:ID:SECRET; `fpisa key new` writes one") :
+			       bad("options.key is not a key NAME:ID:SECRET; create one with fpisa key new") :
 			       0;
 	if (!file || !*file)
 		return bad("workers require a key: set FPISA_KEY, --key or options.key_file to the key file, or "

@@ -120,7 +120,7 @@ static struct fpisa_query_worker *find_late(struct fpisa_query *q)
 static int no_answer(const struct fpisa_query *q, const struct fpisa_query_worker *w)
 {
 	return fpisa_fail(-ETIMEDOUT,
-			  "worker %s: no answer in %u ms; is `fpisa query worker` stopped there, or its host "
+			  "worker %s: no answer in %u ms; is fpisa query worker stopped there, or its host "
 			  "down?",
 			  w ? w->name : "?", q->options.timeout_ms);
 }
@@ -153,9 +153,9 @@ static int not_joined(const struct fpisa_query *q)
 	if (q->member.joining.heard_ns + (uint64_t)q->options.timeout_ms * 500000 < fpisa_now())
 		return fpisa_fail(
 			-ETIMEDOUT,
-			"query %u: the aggregator at %s has not answered for %u ms; run fpisa stats there to see "
-			"drops. Check the route, the token, and in fpisa query list there that the master is this host "
-			"with UDP port %u",
+			"query %u: the aggregator at %s has not answered for %u ms; check the route and the "
+			"token. There, fpisa stats shows drops, and fpisa query list must show this host with UDP port "
+			"%u as the master",
 			q->options.query, fpisa_address_text(&q->aggregator, at), q->options.timeout_ms,
 			q->options.local_port);
 	return fpisa_fail(
@@ -185,12 +185,11 @@ static int check_time(struct fpisa_query *q, uint64_t now)
 				  "report this bug",
 				  q->options.query, fpisa_rank_names(names, sizeof(names), q->unsealed));
 	if (q->phase == FPISA_PHASE_SEAL || q->phase == FPISA_PHASE_READ)
-		return fpisa_fail(
-			-ETIMEDOUT,
-			"query %u: the aggregator at %s has not answered for %u ms after all rows were sent; see "
-			"fpisa query show %u there",
-			q->options.query, fpisa_address_text(&q->aggregator, at), q->options.timeout_ms,
-			q->options.query);
+		return fpisa_fail(-ETIMEDOUT,
+				  "query %u: the aggregator at %s has not answered for %u ms after all rows were sent; "
+				  "there, see fpisa query show %u",
+				  q->options.query, fpisa_address_text(&q->aggregator, at), q->options.timeout_ms,
+				  q->options.query);
 	if (q->phase == FPISA_PHASE_ROWS && now < q->progress_ns + limit + WORKER_GRACE_NS)
 		return 0;
 	return no_answer(q, find_late(q));

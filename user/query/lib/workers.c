@@ -131,7 +131,7 @@ static int connected(struct fpisa_query *q, struct fpisa_query_worker *w)
 
 	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) || error)
 		return fpisa_fail(-(error ? error : errno),
-				  "worker %s: cannot connect: %s; is `fpisa query worker` running there?", w->name,
+				  "worker %s: cannot connect: %s; is fpisa query worker running there?", w->name,
 				  strerror(error ? error : errno));
 	if (getpeername(fd, &to.any, &m))
 		return 0;
@@ -177,11 +177,10 @@ int fpisa_query_restart(struct fpisa_query *q)
 	if (q->phase > FPISA_PHASE_READ)
 		return 0;
 	if (++q->restarts > FPISA_QUERY_RESTARTS)
-		return fpisa_fail(
-			-ESTALE,
-			"query %u: the aggregator has lost the query's state %d times; run `fpisa query show %u` "
-			"there, and check whether another query uses this number",
-			q->options.query, FPISA_QUERY_RESTARTS, q->options.query);
+		return fpisa_fail(-ESTALE,
+				  "query %u: the aggregator has lost the query's state %d times; there, run fpisa query "
+				  "show %u, and check whether another query uses this number",
+				  q->options.query, FPISA_QUERY_RESTARTS, q->options.query);
 	return fpisa_query_start(q);
 }
 

@@ -45,11 +45,11 @@ static int late(const struct session *s)
 	if (s->state == KEYING)
 		return fpisa_fail(
 			-ETIMEDOUT,
-			"query %u: the join's keys were not acknowledged in %u ms by %s; is an MTU on the way below %u?",
+			"query %u: the join's keys were not acknowledged in %u ms by %s; is the path MTU below %u?",
 			s->want.query, s->want.timeout_ms, a, s->mtu);
 	return fpisa_fail(
 		-ETIMEDOUT,
-		"query %u: frame %llu of %u rows was not acknowledged in %u ms by %s%s; is an MTU on the way below %u?",
+		"query %u: frame %llu of %u rows was not acknowledged in %u ms by %s%s; is the path MTU below %u?",
 		s->want.query, (unsigned long long)s->sender.low, s->sender.a_frame, s->want.timeout_ms, a,
 		s->want.pruning == FPISA_PRUNING_NETWORK ? ", or the master behind it" : "", s->mtu);
 }

@@ -54,12 +54,12 @@ static int check_role(const struct session *s)
 	if (s->member.kind != s->want.kind)
 		return fpisa_fail(
 			-EINVAL,
-			"query %u at the aggregator has kind %s, but --kind %s is needed; see fpisa query list there",
+			"query %u at the aggregator has kind %s, but --kind %s is needed; there, see fpisa query list",
 			s->want.query, fpisa_kind_name(s->member.kind), fpisa_kind_name(s->want.kind));
 	if (s->member.rank == s->member.members - 1)
 		return fpisa_fail(
 			-EINVAL,
-			"query %u lists this host and port as its master, not as a worker; see fpisa query show there",
+			"query %u lists this host and port as its master, not as a worker; there, see fpisa query show",
 			s->want.query);
 	return 0;
 }

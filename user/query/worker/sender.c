@@ -28,12 +28,11 @@ int sender_begin(struct sender *s, struct fpisa_member *m, uint8_t type, struct 
 	fpisa_rto_init(&s->rto);
 	s->row_bytes = type == FPISA_TYPE_KEYS ? m->filter_bytes : fpisa_row_bytes(m->key_bytes, m->form);
 	s->a_frame = fpisa_member_fit(m, mtu, s->row_bytes, FPISA_QUERY_ROWS);
-	return s->a_frame ?
-		       0 :
-		       fpisa_fail(-EMSGSIZE,
-				  "the MTU of %u on the way to the aggregator or master is too small for a row; raise "
-				  "it",
-				  mtu);
+	return s->a_frame ? 0 :
+			    fpisa_fail(-EMSGSIZE,
+				       "the path MTU of %u to the aggregator or master is too small for a row; raise "
+				       "it",
+				       mtu);
 }
 
 void sender_end(struct sender *s)

@@ -92,8 +92,9 @@ static int take_options(struct worker *w, int argc, char **argv)
 		return refuse(BAD_USAGE, "query worker requires one directory");
 	w->directory = argv[optind];
 	w->key = w->key ?: getenv("FPISA_KEY");
-	return w->key && *w->key ? 0 :
-				   refuse(BAD_USAGE, "query worker: --key is missing; fpisa key new creates a key file");
+	return w->key && *w->key ?
+		       0 :
+		       refuse(BAD_USAGE, "query worker: --key is missing; create a key file with fpisa key new");
 }
 
 /* -- start ------------------------------------------------------------------------ */
@@ -145,7 +146,7 @@ static int start(struct worker *w)
 		return fail(-errno, NULL, "query worker: %s", w->directory);
 	w->listener = listen_tcp(w->at, w->port, BACKLOG);
 	if (w->listener < 0)
-		return fail(w->listener, "give another --port or --listen, or end what listens there",
+		return fail(w->listener, "give another --port or --listen, or stop the program that listens there",
 			    "query worker: %s", listen_text(w->at, w->port, a));
 	TAILQ_INIT(&w->newcomers.all);
 	w->newcomers.keys = &w->keys;
