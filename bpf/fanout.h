@@ -55,11 +55,15 @@ static __always_inline void address_group(struct ethhdr *eth, const struct fpisa
 
 /*
  * Send the result to every port of the job through the job's device map, and count `v`. A unicast job has no multicast
- * address. So its copies have destination 0.0.0.0 or ::, and the egress program recognises them by this address.
+ * address. So its copies have destination 0.0.0.0 or ::, and the egress program recognises them by this address. A
+ * multicast job sends such copies too if only some ranks keep the result.
  */
 static __always_inline int fan_out(struct xdp_md *ctx, struct packet *p, __u32 payload, __s64 sums, __u32 v)
 {
+	const int copies = p->job->copies && fpisa_names_keepers(p->h.fpisa->rank);
+	const __u64 flags = !copies && p->job->copies == FPISA_COPIES_ONE_PORT ? 0 : BPF_F_BROADCAST;
 	void *ports = lookup(&fpisa_fanout, p->id);
+	struct fpisa_address to = {};
 	struct ethhdr *eth = p->h.eth;
 
 	/* The kernel removes a deleted device from the map, and reports success for a broadcast to an empty map. */
@@ -67,8 +71,11 @@ static __always_inline int fan_out(struct xdp_md *ctx, struct packet *p, __u32 p
 		return count_verdict(p->id, FPISA_V_fanout, XDP_DROP);
 	__builtin_memcpy(eth->h_source, eth->h_dest, ETH_ALEN);
 	address_group(eth, &p->job->group);
-	address_reply(&p->h, p->job, &p->job->group, p->job->group_port, payload, sums);
-	if (put_on(ctx, p->id, p->job, TO_GROUP) || bpf_redirect_map(ports, 0, BPF_F_BROADCAST) != XDP_REDIRECT)
+	if (!copies)
+		to = p->job->group;
+	address_reply(&p->h, p->job, &to, p->job->group_port, payload, sums);
+	if (put_on(ctx, p->id, p->job, copies ? TO_RANKS : TO_GROUP) ||
+	    bpf_redirect_map(ports, 0, flags) != XDP_REDIRECT)
 		return count_verdict(p->id, FPISA_V_fanout, XDP_DROP);
 	return count_verdict(p->id, v, XDP_REDIRECT);
 }
@@ -79,6 +86,10 @@ static __always_inline int send_result(struct xdp_md *ctx, struct fpisa_phv *phv
 	__u32 payload = payload_bytes(phv);
 	__s64 sums;
 
+	if (phv->resend && !fpisa_keeps(p->h.fpisa->rank, phv->rank)) {
+		fpisa_make_bare_result(p->h.fpisa);
+		return bare_to_sender(ctx, p->id, FPISA_V_resent);
+	}
 	if (SWAPPED(phv))
 		run_swap(ctx, phv);
 	sums = seal_frame(ctx, p->h.fpisa, p->job, &p->session->results_key, p->id, payload);

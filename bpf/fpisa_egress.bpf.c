@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Unicast fan-out: this program runs on each copy of a result as it leaves through the job's device map, and addresses
+ * Copies for the ranks: this program runs on each copy of a result as it leaves through the job's device map, and addresses
  * the copy. The program is in a separate object, because bpftool cannot load a device-map program together with the
  * programs of fpisa.o.
  *
@@ -13,7 +13,8 @@
  * behind it would not be addressed. Frames that are not copies pass unchanged, even if another host sent them, because
  * only a copy has destination 0.0.0.0 or ::.
  *
- * A rank that was removed from the job gets no copy. All other ranks have sent HELLO, because the round is complete.
+ * A rank that was removed from the job gets no copy. All other ranks have sent HELLO, because the round is complete. The
+ * copy for a rank that does not keep the result loses its payload.
  */
 #include "checksum.h"
 #include "counters.h"
@@ -160,6 +161,52 @@ GLOBAL_FN int narrow_copy(struct xdp_md *ctx)
 	return has_tag(ctx) ? narrow_after(ctx, FPISA_VLAN_LEN) : narrow_after(ctx, 0);
 }
 
+/* Write the checksum or the tag of a result without payload. Return checksums_of() for it. */
+static __always_inline __s64 seal_bare(struct fpisa_hdr *h, const struct fpisa_job *job,
+				       const struct fpisa_session *session, const struct fpisa_nh_key *nh)
+{
+	struct fpisa_sum sum = {};
+
+	if (job->keyed) {
+		struct fpisa_nh s = fpisa_nh_header(h, nh->w);
+
+		h->secret = fpisa_tag(&session->results_key, h->chunk, &s, nh->w + FPISA_NH_PAYLOAD);
+	}
+	sum_header(h, &sum);
+	return job->keyed ? without_checksum(checksums_of(&sum)) : checksums_of(&sum);
+}
+
+/*
+ * Turn the copy into a result without payload, of the same addresses. Return 0, or nonzero on an error. Packet pointers
+ * become invalid.
+ */
+GLOBAL_FN int cut_copy(struct xdp_md *ctx, __u32 id)
+{
+	const __be16 len = bpf_htons(FPISA_UDP_LEN + FPISA_HDR_LEN);
+	struct fpisa_session *session = bpf_map_lookup_elem(&fpisa_sessions, &id);
+	struct fpisa_nh_key *nh = bpf_map_lookup_elem(&fpisa_nh_keys, &id);
+	struct fpisa_job *job = bpf_map_lookup_elem(&fpisa_jobs, &id);
+	struct outer h;
+	__s64 sums;
+	long extra;
+
+	if (!session || !nh || !job || !find_outer(ctx, &h))
+		return 1;
+	fpisa_make_bare_result(h.fpisa);
+	sums = seal_bare(h.fpisa, job, session, nh);
+	h.fpisa->checksum = (__u32)sums;
+	h.udp->len = len;
+	h.udp->check = fold_udp_checksum(((__u64)sums >> 32) + (__u32)sums + fpisa_address_sum(&job->address) +
+					 h.udp->source + h.udp->dest + 2 * (__u32)len + bpf_htons(IPPROTO_UDP));
+	if (h.ip6)
+		h.ip6->payload_len = len;
+	else if (h.ip)
+		h.ip->tot_len = bpf_htons(FPISA_IP_LEN + FPISA_UDP_LEN + FPISA_HDR_LEN);
+	extra = (long)ctx->data_end - (long)(h.fpisa + 1);
+	fpisa_opaque(extra); /* as in bare_to_sender() */
+	return extra > 0 && bpf_xdp_adjust_tail(ctx, -(int)extra);
+}
+
 /*
  * Address the copy, whose destination is 0. Update the UDP checksum, which is still that of the original, by equation 3 of
  * RFC 1624. The original has the source `job->address`.
@@ -195,16 +242,18 @@ int fpisa_egress(struct xdp_md *ctx)
 	struct ethhdr *eth;
 	struct outer h;
 	__u32 id, key, rank;
+	__u16 keepers;
 
 	if (!find_outer(ctx, &h) || !is_copy(&h))
 		return XDP_PASS;
 	id = h.fpisa->job;
+	keepers = h.fpisa->rank;
 	job = bpf_map_lookup_elem(&fpisa_jobs, &id);
-	if (!job || job->fanout != FPISA_FANOUT_UNICAST)
+	if (!job || (job->fanout != FPISA_FANOUT_UNICAST && !fpisa_names_keepers(keepers)))
 		return unaddressed(id);
 	rank = next_rank(ctx, ctx->egress_ifindex);
 	fpisa_opaque(rank);
-	if (rank >= FPISA_MAX_WORKERS)
+	if (rank >= FPISA_MAX_WORKERS || (!fpisa_keeps(keepers, rank) && cut_copy(ctx, id)))
 		return unaddressed(id);
 	key = id * FPISA_MAX_WORKERS + rank;
 	peer = bpf_map_lookup_elem(&fpisa_peers, &key);

@@ -247,7 +247,7 @@ struct {
 	} name SEC(".maps")
 
 /*
- * Ports of a job's results, by job number. The inner map has one entry for each port (multicast) or worker (unicast).
+ * Ports of a job's results, by job number. The inner map has one entry for each port or worker (fpisa_job.copies).
  * Each entry has the egress program, which addresses unicast copies. When a job ends, its inner map stays and has no
  * entries.
  */

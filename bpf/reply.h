@@ -68,6 +68,7 @@ GLOBAL_FN int push_tag(struct xdp_md *ctx, __u32 id)
 enum {
 	TO_SENDER = FPISA_MAX_WORKERS, /* to the sender of the frame */
 	TO_GROUP,		       /* to the job's multicast address, or to :: in a unicast job */
+	TO_RANKS,		       /* to ::, in copies for the ranks */
 	TO_PARENT,		       /* to a leaf's parent */
 	TO_KERNEL,		       /* from the sender to the job's address, for the kernel */
 };
@@ -90,7 +91,7 @@ GLOBAL_FN int widen(struct xdp_md *ctx, __u32 id, __u32 to)
 	struct fpisa_phv *phv = lookup(&fpisa_phv, 0);
 	struct fpisa_job *job = lookup(&fpisa_jobs, id);
 	__u8 addresses[2 * ETH_ALEN], class;
-	const struct fpisa_address *there;
+	struct fpisa_address there = {};
 	__be16 len, port;
 	struct headers h;
 	struct headers6 wide;
@@ -99,8 +100,9 @@ GLOBAL_FN int widen(struct xdp_md *ctx, __u32 id, __u32 to)
 	fpisa_opaque(to);
 	if (!job || !phv || !find_headers(ctx, &h))
 		return 1;
-	there = destination(job, phv, to);
-	if (job->ipv4 && fpisa_is_ipv4(there))
+	if (to != TO_RANKS)
+		there = *destination(job, phv, to);
+	if (job->ipv4 && fpisa_is_ipv4(&there))
 		return 0;
 	class = h.ip->tos;
 	len = h.udp->len;
@@ -112,9 +114,9 @@ GLOBAL_FN int widen(struct xdp_md *ctx, __u32 id, __u32 to)
 	__builtin_memcpy(eth, addresses, sizeof(addresses));
 	eth->h_proto = bpf_htons(ETH_P_IPV6);
 	if (to == TO_KERNEL)
-		write_ipv6(wide.ip, there, &job->address, class, len, 0);
+		write_ipv6(wide.ip, &there, &job->address, class, len, 0);
 	else
-		write_ipv6(wide.ip, &job->address, there, class, len, fpisa_flow_label(&job->address, there, port));
+		write_ipv6(wide.ip, &job->address, &there, class, len, fpisa_flow_label(&job->address, &there, port));
 	return 0;
 }
 
@@ -161,7 +163,7 @@ static __always_inline int to_sender(struct xdp_md *ctx, struct headers *h, __u3
 }
 
 /*
- * Write the tag of a STATUS or an ERROR. Do not use frame_tag(), so that programs that send no result do not contain
+ * Write the tag of a frame without payload. Do not use frame_tag(), so that programs that send no payload do not contain
  * that function.
  */
 GLOBAL_FN int tag_bare(struct xdp_md *ctx, __u32 id)
@@ -182,7 +184,7 @@ GLOBAL_FN int tag_bare(struct xdp_md *ctx, __u32 id)
 	return 0;
 }
 
-/* Cut off the payload and send the header as a reply, which is a STATUS or an ERROR. */
+/* Cut off the payload and send the header as a reply, which is a STATUS, an ERROR or a RESULT. */
 GLOBAL_FN int bare_to_sender(struct xdp_md *ctx, __u32 job, __u32 v)
 {
 	struct fpisa_job *j = lookup(&fpisa_jobs, job);

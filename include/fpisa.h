@@ -309,6 +309,17 @@ int fpisa_test(struct fpisa_request **request, int *done, uint32_t *flags);
 int fpisa_wait(struct fpisa_request **request, uint32_t *flags);
 
 /*
+ * Reduce, and store this rank's part of the result in recv, as fpisa_group_reduce_scatter() below does for a group. Errors
+ * are those of fpisa_allreduce_op() and fpisa_start(). Also:
+ *
+ * -EINVAL	as for fpisa_group_reduce_scatter(); or the aggregator is a leaf of a tree
+ */
+int fpisa_reduce_scatter(struct fpisa *f, const void *send, void *recv, size_t count, const size_t *counts,
+			 enum fpisa_dtype type, enum fpisa_operation op, double factor, uint32_t *flags);
+int fpisa_reduce_scatter_start(struct fpisa *f, const struct fpisa_call *call, const size_t *counts,
+			       struct fpisa_request **request);
+
+/*
  * Return a descriptor to poll() for the end of requests of a handle with options.progress (otherwise return -EINVAL).
  * The descriptor is an eventfd(2), non-blocking and close-on-exec. Each request adds 1 when it succeeds or fails.
  * Requests that ended before the first call of this function and are not yet released also count. Requests with
@@ -430,7 +441,8 @@ int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, s
  * have count / size elements. If only one rank's count is not 0, this is a reduce to that rank. The bits are those of
  * the all-reduce of `send`. Except with FPISA_MXINT8, recv may be the place of this rank's part in send; otherwise send
  * and recv must not overlap. recv may be NULL if counts[rank] is 0. A call in place does not write the other parts of
- * send. The call sends as many frames as the all-reduce. Errors and the lifetime of the request are those of
+ * send. The call sends as many frames as the all-reduce, but a rank receives only the headers of results outside of its
+ * part (fpisa-wire(7), section 6.4). Errors and the lifetime of the request are those of
  * fpisa_group_start() and fpisa_group_allreduce(). Also:
  *
  * -EINVAL	counts do not add up to count; or counts is NULL and count is not a multiple of the group's size; or

@@ -166,6 +166,12 @@ static __always_inline enum fpisa_verdict fpisa_check_hello(const struct fpisa_h
 	return job->live >> i & 1 ? FPISA_V_ok : FPISA_V_not_live;
 }
 
+/* Return the ranks that keep the result according to an ADD, or 0 for all. A leaf's ADD has another value in this field. */
+static __always_inline __u16 fpisa_asked_keepers(const struct fpisa_hdr *h, const struct fpisa_job *job)
+{
+	return !(job->flags & FPISA_JOB_LEAVES) && fpisa_names_keepers(h->contributors) ? h->contributors : 0;
+}
+
 /* Return the claim of a checked ADD. */
 static __always_inline struct fpisa_claim fpisa_claim_of(const struct fpisa_hdr *h, const struct fpisa_job *job)
 {
@@ -178,6 +184,7 @@ static __always_inline struct fpisa_claim fpisa_claim_of(const struct fpisa_hdr 
 		.window = job->window,
 		.count = h->count,
 		.rank = h->rank,
+		.keepers = fpisa_asked_keepers(h, job),
 		.op = h->op,
 	};
 }
@@ -195,12 +202,18 @@ static __always_inline void fpisa_make_result(struct fpisa_hdr *h, const struct 
 	h->type = FPISA_TYPE_RESULT;
 	h->flags = resent ? FPISA_F_RESENT : (h->flags & FPISA_F_RETRANSMIT) | (flags & FPISA_F_MARKED);
 	h->result_flags = (__u8)(flags & ~FPISA_F_MARKED);
-	h->rank = 0xffff;
+	h->rank = s->keepers ?: FPISA_KEEPERS_ALL;
 	h->contributors = s->arrivals;
 	h->reason = 0;
 	h->secret = secret;
 	h->bitmap = s->bitmap;
 	h->aux = job->workers <= FPISA_ORDER_WORKERS ? s->order : 0;
+}
+
+/* Turn a RESULT into that of a rank that does not keep it. The caller cuts the payload off. */
+static __always_inline void fpisa_make_bare_result(struct fpisa_hdr *h)
+{
+	h->count = 0;
 }
 
 /*
@@ -260,8 +273,8 @@ static __always_inline struct fpisa_key fpisa_rank_key(const struct fpisa_job *j
 }
 
 /*
- * Return the key for the tag of a STATUS or an ERROR. An answer to an ADD uses the key of the cookie in that ADD, which
- * may be an old cookie. An answer to a HELLO, which has generation 0, uses the key of HELLOs.
+ * Return the key for the tag of a RESULT, a STATUS or an ERROR. The last two, in answer to an ADD, use the key of the
+ * cookie in that ADD, which may be an old cookie. An answer to a HELLO, which has generation 0, uses the key of HELLOs.
  */
 static __always_inline struct fpisa_key fpisa_reply_key(const struct fpisa_job *job,
 							const struct fpisa_session *session, const struct fpisa_hdr *h)
@@ -270,6 +283,8 @@ static __always_inline struct fpisa_key fpisa_reply_key(const struct fpisa_job *
 	struct fpisa_key token = fpisa_token_of(job);
 	__u64 cookie = h->type == FPISA_TYPE_ERROR ? h->bitmap : session->secret[rank];
 
+	if (h->type == FPISA_TYPE_RESULT)
+		return session->results_key;
 	if (!h->generation)
 		return fpisa_key_of(&token, FPISA_KEY_HELLO, 0, 0);
 	return fpisa_key_of(&token, FPISA_KEY_RANK, rank, cookie);

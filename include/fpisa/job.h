@@ -51,6 +51,13 @@ enum fpisa_job_kind {
 	FPISA_QUERY_JOIN = 18,	/* rows whose join key may be in the filter pass, others are pruned */
 };
 
+/* How a multicast job can send a copy of a result to each rank, for results that only some ranks keep. */
+enum fpisa_copies {
+	FPISA_COPIES_NONE,  /* it cannot, because some ranks share a port and some do not */
+	FPISA_COPIES_PORTS, /* each rank has its own port, so the map of ports has an entry for each rank */
+	FPISA_COPIES_ONE_PORT, /* all ranks share one port, for which the map has an entry for each rank; entry 0 is for multicast */
+};
+
 /* The parameters of a query (query/query.h). fpisa_query_broken() in query/check.h checks them. */
 struct fpisa_query_parameters {
 	__u32 limit;	   /* topn: N; table: largest number of groups; join: 0 */
@@ -88,7 +95,9 @@ struct fpisa_job {
 	__u16 elements;	   /* elements of a chunk, a multiple of 32 up to FPISA_MAX_ELEMENTS; 0 in a query */
 	__u16 vlan;	   /* VLAN ID that its frames carry, 1 to FPISA_MAX_VLAN; 0: frames without a tag */
 	/* 1: frames may arrive without the tag, because a network card removes it before XDP; replies have the tag */
-	__u16 stripped;
+	__u8 stripped;
+	/* of a multicast job: enum fpisa_copies; user space sets it with the ports of results */
+	__u8 copies;
 	__u32 window;	 /* W: slots, a power of two; 0 in a query */
 	__u32 slot_base; /* key of the job's first entry in the maps of slots; the job has 2W entries */
 	__u8 kind;	 /* enum fpisa_job_kind */
@@ -209,11 +218,11 @@ struct fpisa_slot {
 	__u32 generation; /* generation of the round; the entry is empty if the job's generation differs */
 	__u32 call;
 	__u16 count;
-	__u16 arrivals; /* number of ranks in bitmap */
+	__u16 keepers; /* ranks that keep the result, FPISA_KEEPERS; 0: all */
+	__u8 arrivals; /* number of ranks in bitmap */
 	__u8 op;
 	__u8 flags; /* result flags of the adds, FPISA_F_MARKED and FPISA_F_FEWER */
 	__u8 done;
-	__u8 pad;
 };
 
 _Static_assert(sizeof(struct fpisa_slot) == 64, "slot layout");

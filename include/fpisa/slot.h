@@ -23,6 +23,7 @@ struct fpisa_claim {
 	__u32 window;
 	__u16 count;
 	__u16 rank;
+	__u16 keepers;
 	__u8 op;
 };
 
@@ -42,6 +43,13 @@ static __always_inline __u32 fpisa_slot_of(__u64 chunk, __u32 window)
 	__u32 version = (chunk & window) != 0;
 
 	return slot << 1 | version;
+}
+
+/* Let all ranks keep the result if this contribution names other keepers, for example of a library that does not know them. */
+static __always_inline void fpisa_slot_merge_keepers(struct fpisa_slot *s, const struct fpisa_claim *c)
+{
+	if (s->keepers != c->keepers)
+		s->keepers = 0;
 }
 
 /*
@@ -77,6 +85,7 @@ static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct f
 		s->operand = c->operand;
 		s->call = c->call;
 		s->count = c->count;
+		s->keepers = c->keepers;
 		s->op = c->op;
 		s->bitmap = 0;
 		s->order = 0;
@@ -88,12 +97,15 @@ static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct f
 	if (s->count != c->count || s->op != c->op || s->call != c->call || s->digest != c->digest ||
 	    s->operand != c->operand)
 		return -FPISA_V_mismatch;
-	if (s->done)
+	if (s->done) {
+		fpisa_slot_merge_keepers(s, c);
 		return FPISA_STEP_RESEND;
+	}
 	if (broken)
 		return -(int)broken;
 	if (s->bitmap & bit)
 		return (s->bitmap & live) == live ? FPISA_STEP_FINISH : FPISA_STEP_WAIT;
+	fpisa_slot_merge_keepers(s, c);
 	return s->bitmap ? FPISA_STEP_ADD : FPISA_STEP_SET;
 }
 

@@ -51,12 +51,12 @@ struct fpisa_hdr {
 	__le32 job;	     /*	 8 job number */
 	__le32 generation;   /* 12 from WELCOME; 0 in HELLO */
 	__le32 slot;	     /* 16 slot << 1 | version */
-	__le16 rank;	     /* 20 rank of the sender; 0xffff in a HELLO and in a RESULT */
+	__le16 rank;	     /* 20 rank of the sender; HELLO: 0xffff; RESULT: the ranks that keep it, see below */
 	__le16 count;	     /* 22 elements in the payload, a multiple of 32 up to the job's */
 	__le64 chunk;	     /* 24 number of this chunk since the generation began; HELLO: a nonce */
 	__le64 digest;	     /* 32 digest of all calls of the generation up to this call: fpisa_digest() */
 	__le32 call;	     /* 40 number of the call since the generation began */
-	__le16 contributors; /* 44 RESULT: number of ranks in the sum; STATUS: number of ranks so far */
+	__le16 contributors; /* 44 RESULT: number of ranks in the sum; STATUS: number of ranks so far; ADD: see below */
 	__le16 reason; /* 46 ERROR: enum fpisa_verdict; RESULT: up to 16 workers, ranks with a lost contribution to the previous chunk; partial sum: FPISA_PART_* */
 	__le64 secret; /* 48 see below */
 	__le64 bitmap; /* 56 RESULT, STATUS: ranks that contributed; WELCOME: live ranks; PENDING: ranks that wait; see below */
@@ -89,6 +89,15 @@ struct fpisa_hdr {
  *	STATUS	the live ranks of the job
  *	ROWS, ACK	number of the copy of the rows, given by their worker (doc/query-wire.md)
  */
+
+/*
+ * fpisa_hdr.contributors in an ADD of a rank, and fpisa_hdr.rank in a RESULT: the ranks that keep the result, of which the
+ * numbers of the first and the last are in bits 0 to 5 and 6 to 11. No rank keeps the result if the last is below the first.
+ * The other ranks get a RESULT with count 0 and without payload. With any other value all ranks keep the result. Such
+ * values are 0 in an ADD and FPISA_KEEPERS_ALL in a RESULT.
+ */
+#define FPISA_KEEPERS 0x8000
+#define FPISA_KEEPERS_ALL 0xffff
 
 /*
  * fpisa_hdr.reason in an ADD that is a part of a leaf's partial sum. The member has the plane of digits in the payload,
@@ -225,6 +234,22 @@ static __always_inline __u32 fpisa_port_index(__u32 slot, __u32 window, __u32 po
 	__u32 run = (window >= 2 * ports) + (window >= 4 * ports) + (window >= 8 * ports);
 
 	return ports > 1 ? slot >> run & (ports - 1) : 0;
+}
+
+static __always_inline __u16 fpisa_keepers(__u32 first, __u32 last)
+{
+	return (__u16)(FPISA_KEEPERS | last << 6 | first);
+}
+
+/* Return whether the value names ranks. Otherwise all ranks keep the result. */
+static __always_inline int fpisa_names_keepers(__u16 keepers)
+{
+	return keepers >> 12 == FPISA_KEEPERS >> 12;
+}
+
+static __always_inline int fpisa_keeps(__u16 keepers, __u32 rank)
+{
+	return !fpisa_names_keepers(keepers) || (rank >= (keepers & 63u) && rank <= (keepers >> 6 & 63u));
 }
 
 static __always_inline __u32 fpisa_payload_bytes(struct fpisa_format f, __u32 count)

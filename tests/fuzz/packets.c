@@ -59,6 +59,16 @@ static void choose_operation(const struct target *t, uint8_t *op, uint64_t *oper
 		*operand = mutate_factor(&rng, f.bytes != 8);
 }
 
+/* Name the keepers of the open round *s in most cases, else random ones, or none. */
+static uint16_t choose_keepers(const struct target *t, const struct fpisa_slot *s)
+{
+	const uint32_t first = vectors_below(&rng, t->job.workers), last = vectors_below(&rng, t->job.workers);
+
+	if (s && vectors_below(&rng, 8))
+		return s->keepers;
+	return vectors_below(&rng, 2) ? fpisa_keepers(first, last) : 0;
+}
+
 /* Make a contribution to a round that is open, complete, or to be started. */
 static void valid_add(struct target *t)
 {
@@ -94,6 +104,7 @@ static void valid_add(struct target *t)
 	harness_hdr(&a.in)->call = start ? vectors_below(&rng, 3) : s->call;
 	harness_hdr(&a.in)->op = start ? op : s->op;
 	harness_hdr(&a.in)->aux = start ? operand : s->operand;
+	harness_hdr(&a.in)->contributors = choose_keepers(t, start ? NULL : s);
 	harness_hdr(&a.in)->flags =
 		(vectors_below(&rng, 5) ? 0 : FPISA_F_RETRANSMIT) | (vectors_below(&rng, 8) ? 0 : FPISA_F_PROBE);
 	harness_set_checksums(&a.in);

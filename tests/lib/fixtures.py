@@ -62,8 +62,8 @@ def groups(lab, family, tmp_path, request):
     not at all if `load` is None. The parameter "IPv6" stands for the mark `families` with that family alone."""
     made, ipv6 = [], family == "ipv6" or getattr(request, "param", None) == "IPv6"
 
-    def make(workers, *config, sections="", serve=True, load=()):
-        net = lab(workers=workers, ipv6=ipv6)
+    def make(workers, *config, sections="", serve=True, load=(), bridge=False):
+        net = lab(workers=workers, ipv6=ipv6, bridge=bridge)
         if load is not None:
             net.load(*load)
         made.append(Groups(net, str(tmp_path), *config, sections=sections))

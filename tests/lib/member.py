@@ -34,6 +34,7 @@ join. Its "gnutls" says whether the library was loaded before the join and after
                                  reduce-scatter these bytes; "result" is the rank's part, "sent" the array after the call. With
                                  "null", pass no counts; with "place", work in place; with "start", use the call that starts;
                                  with "count", pass another sum of the counts
+    {"parts": COUNT, "times": N} reduce-scatter COUNT floats N times in equal parts; "wrong" counts wrong values
     {"barrier": true}            make a barrier
     {"sleep": SECONDS}           do nothing, no answer
     {"until": PATH}              do nothing until this file exists, no answer
@@ -339,8 +340,22 @@ class Member:
         result = data.raw[first:first + own] if step.get("place") else part.raw if part else b""
         return self.answer(rc, began, result=result.hex(), sent=data.raw.hex(), flags=flags.value)
 
+    def parts(self, step):
+        count, own = step["parts"], step["parts"] // self.size
+        ramp = [i % 1000 for i in range(count)]
+        values, out = (ctypes.c_float * count)(*(self.rank + 1 + x for x in ramp)), (ctypes.c_float * own)()
+        ranks, mine = self.size * (self.size + 1) // 2, ramp[own * self.rank:own * (self.rank + 1)]
+        right = (ctypes.c_float * own)(*(ranks + self.size * x for x in mine))
+        began, calls, wrong, rc = time.monotonic(), 0, 0, 0
+        while not rc and calls < step.get("times", 1):
+            ctypes.memset(out, 0, ctypes.sizeof(out))
+            rc = self.lib.fpisa_group_reduce_scatter(self.group, values, out, count, None, 1, SUM, 1.0, None)
+            calls += not rc
+            wrong += not rc and bytes(out) != bytes(right)
+        return self.answer(rc, began, calls=calls, wrong=wrong)
+
     def step(self, step):
-        for name, does in (("check", self.check), ("sum", self.sum), ("broadcast", self.broadcast), ("threads", self.threads),
+        for name, does in (("check", self.check), ("parts", self.parts), ("sum", self.sum), ("broadcast", self.broadcast), ("threads", self.threads),
                            ("within", self.within), ("callback", self.callback), ("words", self.words), ("scatter", self.scatter), ("queue", self.queue)):
             if name in step:
                 return does(step)

@@ -22,6 +22,7 @@ TEXTS = {"address": b"127.0.0.1", "name": b"other", "host": b"127.0.0.1"}
 # Pointers that may be NULL, each with its function, or with "" for all functions
 MAY_BE_NULL = {("", "flags"), ("", "columns"), ("", "filtered"), ("fpisa_query_counts", "counts"), ("fpisa_connect", "options"),
                ("fpisa_group_reduce_scatter", "counts"), ("fpisa_group_reduce_scatter_start", "counts"),
+               ("fpisa_reduce_scatter", "counts"), ("fpisa_reduce_scatter_start", "counts"),
                ("fpisa_mem_connect", "options"), ("fpisa_group_join", "options"), ("fpisa_missing", "f"), ("fpisa_group_missing", "g"),
                ("fpisa_close", "f"), ("fpisa_group_leave", "g"), ("fpisa_mem_destroy", "m"), ("fpisa_query_close", "q")}
 

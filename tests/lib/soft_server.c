@@ -58,6 +58,19 @@ static int bound_socket(int type)
 	return fd;
 }
 
+/* Send the frame to the ranks `to`. */
+static void send_to(int fd, const struct fpisa_soft *s, const void *frame, size_t len, uint64_t to)
+{
+	for (int r = 0; to; r++, to >>= 1) {
+		const struct sockaddr_in rank = {.sin_family = AF_INET,
+						 .sin_port = s->job.rank[r].port,
+						 .sin_addr.s_addr = s->job.rank[r].addr.w[3]};
+
+		if (to & 1)
+			sendto(fd, frame, len, 0, (const struct sockaddr *)&rank, sizeof(rank));
+	}
+}
+
 static void *serve(void *arg)
 {
 	const int type = (int)(long)arg, fd = bound_socket(type);
@@ -72,19 +85,17 @@ static void *serve(void *arg)
 		socklen_t size = sizeof(from);
 		ssize_t n = recvfrom(fd, frame, sizeof(frame), 0, (struct sockaddr *)&from, &size);
 		size_t len = (size_t)n;
-		uint64_t to = 0;
+		uint64_t to = 0, bare;
 
 		at = fpisa_ipv4(n > 0 ? from.sin_addr.s_addr : 0);
 		if (n > 0)
 			fpisa_soft_frame(s, &at, from.sin_port, 0, 0, frame, &len, &to);
-		for (int r = 0; to; r++, to >>= 1) {
-			const struct sockaddr_in rank = {.sin_family = AF_INET,
-							 .sin_port = s->job.rank[r].port,
-							 .sin_addr.s_addr = s->job.rank[r].addr.w[3]};
-
-			if (to & 1)
-				sendto(fd, frame, len, 0, (const struct sockaddr *)&rank, sizeof(rank));
-		}
+		bare = fpisa_soft_bare(s, frame, to);
+		send_to(fd, s, frame, len, to & ~bare);
+		if (!bare)
+			continue;
+		fpisa_soft_cut(s, frame, &len);
+		send_to(fd, s, frame, len, bare);
 	}
 	return NULL;
 }

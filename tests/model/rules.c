@@ -26,7 +26,7 @@ static void unpack(struct fpisa_slot *s, const struct rules_slot *r)
 		.chunk = r->chunk,
 		.bitmap = r->bitmap,
 		.order = r->order,
-		.arrivals = (__u16)r->arrivals,
+		.arrivals = (__u8)r->arrivals,
 		.done = (__u8)r->done,
 		.digest = r->digest,
 	};

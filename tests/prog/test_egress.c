@@ -2,7 +2,7 @@
 /*
  * Test frames that leave a port through the egress program, as live frames over a veth in a namespace of this process.
  * Copies are addressed one after the other, and again if a result is fanned out twice. A copy for which no rank is left
- * is dropped and counted. Other frames pass unchanged.
+ * is dropped and counted. Other frames pass unchanged. A copy for a rank that does not keep the result has no payload.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -297,12 +297,123 @@ static void others_pass(void **state)
 	passes(&f);
 }
 
+/* -- results that only some ranks keep ------------------------------------- */
+
+#define MOST_RANKS 6
+
+static struct vectors_rng dice;
+
+/* Make a unicast job of random parameters, whose ranks are all behind v0. */
+static struct fpisa_job draw_job(void)
+{
+	struct fpisa_job j = {.workers = 1 + vectors_below(&dice, MOST_RANKS),
+			      .elements = N,
+			      .token = vectors_below(&dice, 2) * 77,
+			      .pipeline = vectors_below(&dice, 2) ? FPISA_PIPELINE_FUSED : FPISA_PIPELINE_STAGED};
+	uint32_t id = JOB;
+
+	harness_job(harness, JOB, &j);
+	j.fanout = FPISA_FANOUT_UNICAST;
+	j.group = FPISA_NO_ADDRESS;
+	assert_int_equal(bpf_map_update_elem(bpf_map__fd(harness->skel->maps.fpisa_jobs), &id, &j, BPF_ANY), 0);
+	for (uint32_t r = 0; r < j.workers; r++) {
+		struct fpisa_peer peer = {.mac = {2, 0, 0, 0, 7, (uint8_t)r}, .ifindex = near_index};
+		uint32_t key = JOB * FPISA_MAX_WORKERS + r;
+
+		assert_int_equal(
+			bpf_map_update_elem(bpf_map__fd(harness->skel->maps.fpisa_peers), &key, &peer, BPF_ANY), 0);
+	}
+	return j;
+}
+
+static void send_contribution(struct frame *f, const struct fpisa_job *j, uint32_t rank, uint64_t chunk,
+			      uint16_t keepers, const uint32_t *values)
+{
+	harness_add(f, harness, j, JOB, rank, chunk, N, values);
+	harness_hdr(f)->contributors = keepers;
+	harness_set_checksums(f);
+	harness_run(harness, f);
+}
+
+/* Add one contribution of each rank to the chunk. asked[r] names the keepers in that of rank r. The result is left in *f. */
+static void sum(struct frame *f, const struct fpisa_job *j, uint64_t chunk, const uint16_t *asked, uint32_t (*values)[N])
+{
+	for (uint32_t r = 0; r < j->workers; r++)
+		send_contribution(f, j, r, chunk, asked[r], values[r]);
+	assert_int_equal(f->action, XDP_REDIRECT);
+	assert_int_equal(harness_hdr(f)->type, FPISA_TYPE_RESULT);
+	assert_int_equal(harness_hdr(f)->contributors, j->workers);
+}
+
+/* Check the frame of a rank. It has the payload of `whole` if the rank keeps the result, and otherwise no payload. */
+static void has_payload_if(struct frame *got, bool keeps, const struct frame *whole)
+{
+	assert_int_equal(got->len, keeps ? whole->len : FPISA_PAYLOAD_OFFSET);
+	assert_int_equal(harness_hdr(got)->count, keeps ? N : 0);
+	assert_memory_equal(got->data + FPISA_PAYLOAD_OFFSET, whole->data + FPISA_PAYLOAD_OFFSET,
+			    got->len - FPISA_PAYLOAD_OFFSET);
+	assert_true(harness_checksums_right(got) && harness_udp_checksum_right(got));
+}
+
+/* Compare all copies of a result, and the results that ranks request later, with `whole`, the result that all keep. */
+static void check_copies(const struct frame *result, const struct fpisa_job *j, uint16_t keepers, const uint16_t *asked,
+			 uint32_t (*values)[N], const struct frame *whole)
+{
+	static struct frame got;
+
+	for (uint32_t r = 0; r < j->workers; r++) {
+		send_out(result);
+		got.len = came_out(got.data, WAIT_MS);
+		assert_memory_equal(got.data + 30, &j->rank[r].addr.w[3], 4);
+		has_payload_if(&got, fpisa_keeps(keepers, r), whole);
+	}
+	for (uint32_t r = 0; r < j->workers; r++) {
+		send_contribution(&got, j, r, 1, asked[r], values[r]);
+		assert_int_equal(got.action, XDP_REDIRECT);
+		assert_int_equal(harness_hdr(&got)->flags, FPISA_F_RESENT);
+		has_payload_if(&got, fpisa_keeps(keepers, r), whole);
+	}
+}
+
+/*
+ * Sum random values, first for all ranks and then for some. The payload has the same bits, and only the ranks that keep
+ * the result get it. If the ranks name different keepers, all get it.
+ */
+static void keepers_get_the_payload(void **state)
+{
+	static struct frame whole, result;
+
+	(void)state;
+	NEED_BPF();
+	dice.state = vectors_seed();
+	for (int i = 0; i < 60; i++) {
+		const struct fpisa_job j = draw_job();
+		const uint32_t first = vectors_below(&dice, j.workers), last = vectors_below(&dice, j.workers);
+		uint16_t all[MOST_RANKS] = {0}, asked[MOST_RANKS], keepers = fpisa_keepers(first, last);
+		uint32_t values[MOST_RANKS][N];
+
+		vectors_fill(dice.state, (uint64_t)i, (int)j.workers, N, values[0]);
+		for (uint32_t r = 0; r < j.workers; r++)
+			asked[r] = keepers;
+		if (j.workers > 1 && vectors_below(&dice, 3) == 0) {
+			asked[vectors_below(&dice, j.workers)] = vectors_below(&dice, 2) ? 0 : fpisa_keepers(63, 63);
+			keepers = FPISA_KEEPERS_ALL;
+		}
+		sum(&whole, &j, 0, all, values);
+		assert_int_equal(harness_hdr(&whole)->rank, FPISA_KEEPERS_ALL);
+		sum(&result, &j, 1, asked, values);
+		assert_int_equal(harness_hdr(&result)->rank, keepers);
+		check_copies(&result, &j, keepers, asked, values, &whole);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(copies_are_addressed),
 		cmocka_unit_test(checksums_of_copies),
 		cmocka_unit_test(others_pass),
+		cmocka_unit_test(keepers_get_the_payload),
 	};
 
 	return cmocka_run_group_tests_name("prog/egress", tests, setup, teardown);

@@ -10,7 +10,7 @@
 #define ID 7
 
 /* Create a job of two workers. */
-static struct fpisa_job make_vlan(uint8_t pipeline, uint16_t vlan, uint16_t stripped, uint64_t token)
+static struct fpisa_job make_vlan(uint8_t pipeline, uint16_t vlan, uint8_t stripped, uint64_t token)
 {
 	struct fpisa_job j = {.workers = 2,
 			      .elements = N,

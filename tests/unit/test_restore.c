@@ -123,8 +123,9 @@ static int start_part(struct fpisa *f, void *v, size_t count, uint8_t format, en
 				     .type = format,
 				     .op = op,
 				     .factor = 3};
+	struct fpisa_parts parts = {.own = part, .end = {count}};
 
-	return fpisa_start_numbered(f, &c, &part, 0, 0, r);
+	return fpisa_start_numbered(f, &c, &parts, 0, 0, r);
 }
 
 /* Return all elements or, at random, a part of them. Arrays with scales are kept whole. */

@@ -73,6 +73,58 @@ static void test_round(void **state)
 	assert_int_equal(s.flags, FPISA_INEXACT | FPISA_OVERWRITE);
 }
 
+static int admit_with(struct fpisa_slot *s, __u64 chunk, __u16 rank, __u16 keepers)
+{
+	struct fpisa_claim c = a_claim(chunk, rank);
+
+	c.keepers = keepers;
+	return fpisa_slot_admit(s, &c, 7, 0);
+}
+
+/* Check that all ranks keep a result if contributions, or a later request for the result, name different keepers. */
+static void test_keepers(void **state)
+{
+	struct fpisa_slot s = {0};
+
+	(void)state;
+	for (__u16 rank = 0; rank < 3; rank++) {
+		admit_with(&s, 6, rank, fpisa_keepers(1, 2));
+		assert_int_equal(fpisa_slot_commit(&s, rank, 7, 0), rank == 2);
+		assert_int_equal(s.keepers, fpisa_keepers(1, 2));
+	}
+	s.done = 1;
+	assert_int_equal(admit_with(&s, 6, 1, fpisa_keepers(1, 2)), FPISA_STEP_RESEND);
+	assert_int_equal(s.keepers, fpisa_keepers(1, 2));
+	assert_int_equal(admit_with(&s, 6, 0, 0), FPISA_STEP_RESEND);
+	assert_int_equal(s.keepers, 0);
+	assert_int_equal(admit_with(&s, 6 + 2 * WINDOW, 0, fpisa_keepers(0, 0)), FPISA_STEP_SET);
+	assert_int_equal(s.keepers, fpisa_keepers(0, 0));
+	assert_false(fpisa_slot_commit(&s, 0, 7, 0));
+	assert_int_equal(admit_with(&s, 6 + 2 * WINDOW, 1, fpisa_keepers(0, 1)), FPISA_STEP_ADD);
+	assert_int_equal(s.keepers, 0);
+}
+
+/* Check the values that name keepers, and that those of a leaf's ADD do not. */
+static void test_names_of_keepers(void **state)
+{
+	struct fpisa_job job = a_job();
+	struct fpisa_hdr h = an_add();
+
+	(void)state;
+	for (__u32 value = 0; value <= 0xffff; value++) {
+		const __u32 first = value & 63, last = value >> 6 & 63;
+		const int names = value >> 12 == 8;
+
+		h.contributors = (__u16)value;
+		assert_int_equal(fpisa_claim_of(&h, &job).keepers, names ? value : 0);
+		for (__u32 rank = 0; rank < FPISA_MAX_WORKERS; rank += 7)
+			assert_int_equal(fpisa_keeps((__u16)value, rank), !names || (first <= rank && rank <= last));
+	}
+	job.flags = FPISA_JOB_LEAVES;
+	h.contributors = fpisa_keepers(0, 1);
+	assert_int_equal(fpisa_claim_of(&h, &job).keepers, 0);
+}
+
 /* Check rule 1: an entry of another generation is empty, and accepts only its first chunk. */
 static void test_generation_starts_at_first_chunk(void **state)
 {
@@ -273,6 +325,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round),
+		cmocka_unit_test(test_keepers),
+		cmocka_unit_test(test_names_of_keepers),
 		cmocka_unit_test(test_generation_starts_at_first_chunk),
 		cmocka_unit_test(test_stale_and_ahead),
 		cmocka_unit_test(test_mismatch),

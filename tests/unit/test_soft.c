@@ -11,7 +11,7 @@
 #define ELEMENTS 128
 #define WINDOW 4
 
-static void init(struct fpisa_soft *s, uint8_t mode, uint8_t rounding, uint8_t pipeline)
+static void init_with(struct fpisa_soft *s, uint8_t mode, uint8_t rounding, uint8_t pipeline, uint64_t token)
 {
 	*s = (struct fpisa_soft){
 		.number = SOFT_JOB,
@@ -27,10 +27,16 @@ static void init(struct fpisa_soft *s, uint8_t mode, uint8_t rounding, uint8_t p
 				.rounding = rounding,
 				.pipeline = pipeline,
 				.fanout = FPISA_FANOUT_UNICAST,
+				.token = token,
 			},
 	};
 	list_ranks(s);
 	assert_int_equal(fpisa_soft_init(s), 0);
+}
+
+static void init(struct fpisa_soft *s, uint8_t mode, uint8_t rounding, uint8_t pipeline)
+{
+	init_with(s, mode, rounding, pipeline, 0);
 }
 
 static void a_round(void **state)
@@ -108,6 +114,41 @@ static void marks(void **state)
 	}
 	assert_int_equal(s.counters.marked, RANKS);
 	fpisa_soft_free(&s);
+}
+
+/* Check that a random range of ranks gets the payload, in jobs with and without a token, and the others a header. */
+static void keepers(void **state)
+{
+	uint64_t random = test_seed();
+
+	(void)state;
+	for (int i = 0; i < 100; i++) {
+		const uint32_t first = test_random(&random) % RANKS, last = test_random(&random) % RANKS;
+		struct fpisa_soft s;
+		struct frame f;
+		uint64_t bare, named = 0;
+
+		init_with(&s, FPISA_MODE_FPISA, FPISA_ROUND_DOWN, FPISA_PIPELINE_FUSED, i % 2 ? SOFT_TOKEN : 0);
+		join(&s);
+		for (uint32_t rank = 0; rank < RANKS; rank++) {
+			add(&f, &s, rank, 0);
+			f.h.contributors = fpisa_keepers(first, last);
+			set_checksum(&f);
+			give(&s, &f, rank);
+			named |= rank >= first && rank <= last ? 1ull << rank : 0;
+		}
+		assert_int_equal(f.h.type, FPISA_TYPE_RESULT);
+		assert_int_equal(f.len, sizeof(f.h) + ELEMENTS * 4);
+		assert_true(intact(&f));
+		bare = fpisa_soft_bare(&s, &f, f.to);
+		assert_int_equal(f.to & ~bare, named);
+		assert_int_equal(fpisa_soft_bare(&s, &f, 1), bare & 1);
+		fpisa_soft_cut(&s, &f, &f.len);
+		assert_int_equal(f.len, sizeof(f.h));
+		assert_int_equal(f.h.count, 0);
+		assert_true(intact(&f));
+		fpisa_soft_free(&s);
+	}
 }
 
 #define REFUSED(name, reply, ...)                                     \
@@ -268,8 +309,11 @@ static void hostile(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_round),  cmocka_unit_test(marks),
-		cmocka_unit_test(refusals), cmocka_unit_test(staged_equals_fused),
+		cmocka_unit_test(a_round),
+		cmocka_unit_test(marks),
+		cmocka_unit_test(keepers),
+		cmocka_unit_test(refusals),
+		cmocka_unit_test(staged_equals_fused),
 		cmocka_unit_test(hostile),
 	};
 

@@ -106,23 +106,40 @@ static int clear_port(__u32 job, int ports, __u32 key)
 	return 0;
 }
 
+/* Return the first rank that uses the port of rank `r`. */
+static __u32 first_behind(const __u32 *ifindex, __u32 r)
+{
+	__u32 k = 0;
+
+	while (ifindex[k] != ifindex[r])
+		k++;
+	return k;
+}
+
+enum fpisa_copies fanout_copies(const struct fpisa_job *j, const __u32 *ifindex)
+{
+	__u32 ports = 0;
+
+	if (j->fanout != FPISA_FANOUT_MULTICAST)
+		return FPISA_COPIES_NONE;
+	for (__u32 r = 0; r < j->workers; r++)
+		ports += first_behind(ifindex, r) == r;
+	return ports == j->workers ? FPISA_COPIES_PORTS : ports == 1 ? FPISA_COPIES_ONE_PORT : FPISA_COPIES_NONE;
+}
+
 /*
- * Set the job's ports and clear all other entries. Multicast has an entry for each port, at the first rank that uses
- * the port. Unicast has an entry for each rank.
+ * Set the job's ports and clear all other entries. There is an entry for each rank, or for each port, at the first rank
+ * that uses the port, if a multicast job cannot send copies.
  */
 static int set_ports(__u32 job, const struct fpisa_job *j, const __u32 *ifindex, int ports, __u32 room, int prog_fd)
 {
-	bool unicast = j->fanout == FPISA_FANOUT_UNICAST;
+	bool each = j->fanout == FPISA_FANOUT_UNICAST || j->copies;
 	int err = 0;
 
-	for (__u32 r = 0; !err && r < room; r++) {
-		__u32 k = 0;
-
-		while (k < r && r < j->workers && ifindex[k] != ifindex[r])
-			k++;
-		err = r < j->workers && (unicast || k == r) ? set_port(job, ports, r, ifindex[r], prog_fd) :
-							      clear_port(job, ports, r);
-	}
+	for (__u32 r = 0; !err && r < room; r++)
+		err = r < j->workers && (each || first_behind(ifindex, r) == r) ?
+			      set_port(job, ports, r, ifindex[r], prog_fd) :
+			      clear_port(job, ports, r);
 	return err;
 }
 

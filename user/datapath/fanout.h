@@ -9,6 +9,9 @@
 
 #include "datapath.h"
 
+/* Return how a job whose rank r is behind the port ifindex[r] can send copies. */
+enum fpisa_copies fanout_copies(const struct fpisa_job *j, const __u32 *ifindex);
+
 /*
  * Set the job's ports, and the ports of its replies. Do not wait for a grace period if the number has a map with enough
  * room.

@@ -232,6 +232,7 @@ int datapath_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u3
 	}
 	j->active = 0;
 	j->keyed = fpisa_wants_tags(j);
+	j->copies = fanout_copies(j, ifindex);
 	j->live = j->workers == 64 ? ~0ull : (1ull << j->workers) - 1;
 	j->below = j->flags & FPISA_JOB_LEAVES ? leaf_below(dp, job) : 0;
 	err = refuse_second_leaf(dp, job, j) ?: datapath_job_ports(dp->control->port ?: FPISA_PORT, job, j);

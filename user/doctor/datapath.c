@@ -173,10 +173,7 @@ static void check_parent(struct doctor *d, const struct fpisa_job *j, const char
 		*t.fix ? "" : t.advice);
 }
 
-/*
- * Return whether the rank's copy of a result has a port. Multicast has one entry for each port, at the first rank
- * behind it.
- */
+/* Return whether the rank's copy of a result has a port. With multicast, an entry of any rank behind the port is enough. */
 static bool has_entry(const struct datapath *dp, __u32 job, const struct fpisa_job *j, __u32 rank, __u32 ifindex)
 {
 	__u32 port = 0, egress = 0;

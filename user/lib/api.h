@@ -11,7 +11,7 @@
 #include "base/engine.h"
 #include "fpisa.h"
 
-struct fpisa_part;
+struct fpisa_parts;
 
 int fpisa_mem_open_handle(struct fpisa **f, struct fpisa_mem *m, uint32_t rank, const struct fpisa_options *options,
 			  struct fpisa_engine *engine);
@@ -29,11 +29,18 @@ struct fpisa_call fpisa_call_of(const void *send, void *recv, size_t count, enum
 /*
  * Start the group's call with this number, as fpisa_start() does. The tag of the call is the digest of the group's
  * calls so far. to_wait is nonzero if fpisa_wait() follows at once, so no other thread needs to advance the request or
- * report its end. The caller owns *request unless on_done is set. recv gets the elements `part` of the result, or all
- * elements if `part` is NULL.
+ * report its end. The caller owns *request unless on_done is set. recv gets this rank's part of the result, or all
+ * elements if `parts` is NULL. The tag covers the parts.
  */
-int fpisa_start_numbered(struct fpisa *f, const struct fpisa_call *call, const struct fpisa_part *part, uint64_t number,
+int fpisa_start_numbered(struct fpisa *f, const struct fpisa_call *call, struct fpisa_parts *parts, uint64_t number,
 			 int to_wait, struct fpisa_request **request);
+
+/*
+ * Find the parts of `ranks` ranks, of which this rank is `rank`, in a call's vector, and let the call's tag cover them. If
+ * `counts` is NULL, the parts are equal. Return 0, or -EINVAL if the parts are not those of the call.
+ */
+int fpisa_call_divide(struct fpisa_call *c, const size_t *counts, uint32_t ranks, uint32_t rank,
+		      struct fpisa_parts *parts);
 
 /*
  * Send `bytes` bytes of data from rank `root` to all ranks through a handle of FPISA_INT32. The broadcast is a sum to

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "api.h"
+#include "fpisa/job.h"
 #include "fpisa/names.h"
 #include "fpisa/op.h"
 #include "background.h"
@@ -16,6 +17,7 @@
 
 #define MAX_COUNT (1ull << 40)
 #define BROADCAST_TAG 0x7473616364616f72ull
+#define REDUCE_SCATTER_TAG 0x5f65637564657273ull
 
 _Static_assert(FPISA_FLOAT32 == (int)FPISA_FORMAT_FP32 && FPISA_FLOAT16 == (int)FPISA_FORMAT_FP16 &&
 		       FPISA_BFLOAT16 == (int)FPISA_FORMAT_BF16 && FPISA_FLOAT64 == (int)FPISA_FORMAT_FP64 &&
@@ -64,6 +66,52 @@ static const char *mode_name(unsigned int mode)
 static size_t array_size(const struct fpisa *f, size_t count)
 {
 	return count * f->format.bytes + (f->format.shared ? count / FPISA_BLOCK : 0);
+}
+
+static int check_parts(const struct fpisa_call *c, const size_t *counts, uint32_t ranks)
+{
+	size_t left = c->count;
+
+	if (!counts && c->count % ranks)
+		return fpisa_fail(-EINVAL,
+				  "count is %zu, not a multiple of the %u ranks; pass the size of each part in counts",
+				  c->count, ranks);
+	for (uint32_t r = 0; counts && r < ranks; r++) {
+		if (counts[r] > left)
+			return fpisa_fail(
+				-EINVAL, "the parts have more than the call's %zu elements; counts must add up to count",
+				c->count);
+		left -= counts[r];
+	}
+	if (counts && left)
+		return fpisa_fail(-EINVAL,
+				  "the parts have %zu fewer than the call's %zu elements; counts must add up to count",
+				  left, c->count);
+	for (uint32_t r = 0; c->type == FPISA_MXINT8 && r < ranks; r++)
+		if ((counts ? counts[r] : c->count / ranks) % FPISA_BLOCK)
+			return fpisa_fail(-EINVAL,
+					  "the part of rank %u is not a multiple of the %d elements that share a scale",
+					  r, FPISA_BLOCK);
+	return 0;
+}
+
+int fpisa_call_divide(struct fpisa_call *c, const size_t *counts, uint32_t ranks, uint32_t rank,
+		      struct fpisa_parts *parts)
+{
+	uint64_t end = 0;
+	int rc = check_parts(c, counts, ranks);
+
+	c->tag = fpisa_digest_word(REDUCE_SCATTER_TAG, c->tag);
+	for (uint32_t r = 0; !rc && r < ranks; r++) {
+		const uint64_t n = counts ? counts[r] : c->count / ranks;
+
+		c->tag = fpisa_digest_word(c->tag, n);
+		end += n;
+		parts->end[r] = end;
+		if (r == rank)
+			parts->own = (struct fpisa_part){end - n, end};
+	}
+	return rc;
 }
 
 /*
@@ -120,6 +168,33 @@ static int may_start(const struct fpisa *f)
 	return rc ? rc : f->error ? fpisa_poisoned(f) : 0;
 }
 
+/* Find the parts of the job's ranks. The ranks of a leaf's job are not all that are in the sum. */
+static int divide(const struct fpisa *f, struct fpisa_call *c, const size_t *counts, struct fpisa_parts *parts)
+{
+	int rc = may_start(f);
+
+	if (!rc && f->hello.flags & FPISA_JOB_LEAF)
+		rc = fpisa_fail(
+			-EINVAL,
+			"%s: job %u: the aggregator is a leaf of a tree, where only groups can reduce-scatter; join a "
+			"group",
+			f->peer, f->job);
+	return rc ? rc : fpisa_call_divide(c, counts, f->hello.workers, f->hello.rank, parts);
+}
+
+/* Give the request its own copy of its parts. */
+static int keep_parts(struct fpisa_request *r, const struct fpisa_parts *parts)
+{
+	r->parts = NULL;
+	if (!parts)
+		return 0;
+	r->parts = malloc(sizeof(*parts));
+	if (!r->parts)
+		return fpisa_fail(-ENOMEM, "not enough memory for a request; " FPISA_MORE_MEMORY);
+	*r->parts = *parts;
+	return 0;
+}
+
 /*
  * Begin a request as a copy of `what`, which has the arrays, their size and the operation. The request may be
  * incomplete when this function returns.
@@ -127,16 +202,17 @@ static int may_start(const struct fpisa *f)
 static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa_request **request)
 {
 	struct fpisa_request *r = malloc(sizeof(*r));
-	int rc = 0;
+	int rc;
 
 	if (!r)
 		return fpisa_fail(-ENOMEM, "not enough memory for a request; " FPISA_MORE_MEMORY);
 	*r = *what;
 	r->f = f;
+	rc = keep_parts(r, what->parts);
 	if (!r->timeout_ns)
 		r->timeout_ns = f->timeout_ns;
 	/* Input is kept at the position of its result, so parts of `kept` without a result only use address space. */
-	if (f->restore && r->part.first < r->part.end && fpisa_request_in_place(r)) {
+	if (!rc && f->restore && r->part.first < r->part.end && fpisa_request_in_place(r)) {
 		const size_t kept = r->part.end - r->part.first;
 
 		r->kept = malloc(array_size(f, kept));
@@ -183,15 +259,16 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 }
 
 /*
- * Start a call. A blocking call begins and waits in one step. `part` is the part of the result that this rank keeps, or
- * NULL for all.
+ * Start a call. A blocking call begins and waits in one step. `parts` are the parts of the result that the ranks keep, or
+ * NULL if they keep all.
  */
-static int start(struct fpisa *f, const struct fpisa_call *c, const struct fpisa_part *part, uint64_t number,
-		 int blocking, struct fpisa_request **request)
+static int start(struct fpisa *f, const struct fpisa_call *c, struct fpisa_parts *parts, uint64_t number, int blocking,
+		 struct fpisa_request **request)
 {
 	struct fpisa_request what = {.send = c->send,
 				     .recv = c->recv,
-				     .part = part ? *part : (struct fpisa_part){0, c->count},
+				     .part = parts ? parts->own : (struct fpisa_part){0, c->count},
+				     .parts = parts,
 				     .count = c->count,
 				     .bytes = c->count * f->format.bytes,
 				     .op = (uint8_t)c->op,
@@ -273,9 +350,12 @@ int fpisa_broadcast_start(struct fpisa *f, void *data, uint64_t bytes, uint32_t 
 	return start_made(f, &what, request);
 }
 
-int fpisa_start(struct fpisa *f, const struct fpisa_call *call, struct fpisa_request **request)
+/* Start a call of the program. It is a reduce-scatter if `scatters` is set. `counts` is as in fpisa_call_divide(). */
+static int start_call(struct fpisa *f, const struct fpisa_call *call, int scatters, const size_t *counts,
+		      struct fpisa_request **request)
 {
 	struct fpisa_request *r = NULL;
+	struct fpisa_parts parts;
 	struct fpisa_call c;
 	int rc;
 
@@ -290,22 +370,35 @@ int fpisa_start(struct fpisa *f, const struct fpisa_call *call, struct fpisa_req
 		return rc;
 	if (c.on_done && !f->shared.engine)
 		rc = fpisa_fail(-EINVAL, "call.on_done requires options.progress, whose thread calls it");
+	if (!rc && scatters)
+		rc = divide(f, &c, counts, &parts);
 	if (!rc)
-		rc = start(f, &c, NULL, 0, 0, &r);
+		rc = start(f, &c, scatters ? &parts : NULL, 0, 0, &r);
 	fpisa_leave(f);
 	if (!rc && !c.on_done)
 		*request = r;
 	return rc;
 }
 
-int fpisa_start_numbered(struct fpisa *f, const struct fpisa_call *call, const struct fpisa_part *part, uint64_t number,
+int fpisa_start(struct fpisa *f, const struct fpisa_call *call, struct fpisa_request **request)
+{
+	return start_call(f, call, 0, NULL, request);
+}
+
+int fpisa_reduce_scatter_start(struct fpisa *f, const struct fpisa_call *call, const size_t *counts,
+			       struct fpisa_request **request)
+{
+	return start_call(f, call, 1, counts, request);
+}
+
+int fpisa_start_numbered(struct fpisa *f, const struct fpisa_call *call, struct fpisa_parts *parts, uint64_t number,
 			 int to_wait, struct fpisa_request **request)
 {
 	int rc = to_wait ? fpisa_enter_to_block(f) : fpisa_enter(f);
 
 	if (rc)
 		return rc;
-	rc = start(f, call, part, number, to_wait, request);
+	rc = start(f, call, parts, number, to_wait, request);
 	fpisa_leave(f);
 	return rc;
 }
@@ -424,22 +517,37 @@ int fpisa_wait(struct fpisa_request **request, uint32_t *flags)
 	return rc;
 }
 
-int fpisa_allreduce_op(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
-		       enum fpisa_operation op, double factor, uint32_t *flags)
+/* Make a call as start_call() does, and wait for its end. */
+static int make_call(struct fpisa *f, struct fpisa_call c, int scatters, const size_t *counts, uint32_t *flags)
 {
-	const struct fpisa_call c = fpisa_call_of(send, recv, count, type, op, factor);
-	struct fpisa_request *r;
+	struct fpisa_request *r = NULL;
+	struct fpisa_parts parts;
 	int rc = fpisa_enter_to_block(f);
 
 	if (rc)
 		return rc;
-	rc = start(f, &c, NULL, 0, 1, &r);
+	if (scatters)
+		rc = divide(f, &c, counts, &parts);
+	if (!rc)
+		rc = start(f, &c, scatters ? &parts : NULL, 0, 1, &r);
 	if (!rc) {
 		wait_for(r);
 		rc = release(&r, flags);
 	}
 	fpisa_leave(f);
 	return rc;
+}
+
+int fpisa_allreduce_op(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
+		       enum fpisa_operation op, double factor, uint32_t *flags)
+{
+	return make_call(f, fpisa_call_of(send, recv, count, type, op, factor), 0, NULL, flags);
+}
+
+int fpisa_reduce_scatter(struct fpisa *f, const void *send, void *recv, size_t count, const size_t *counts,
+			 enum fpisa_dtype type, enum fpisa_operation op, double factor, uint32_t *flags)
+{
+	return make_call(f, fpisa_call_of(send, recv, count, type, op, factor), 1, counts, flags);
 }
 
 int fpisa_allreduce(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type, uint32_t *flags)

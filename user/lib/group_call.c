@@ -9,7 +9,6 @@
 #include "group.h"
 
 #define BARRIER_TAG 0x7265697272616270ull
-#define REDUCE_SCATTER_TAG 0x5f65637564657273ull
 #define MAX_BYTES (1ull << 42)
 
 static int enter(struct fpisa_group *g)
@@ -53,10 +52,10 @@ static void barrier_failed(struct fpisa_link *l, uint64_t number, int error, str
 /*
  * Start the group's next call, under the lock. The call gets a number unless its arguments are wrong, because all ranks
  * make calls with valid arguments. A call of a refused type also gets a number, because other ranks may learn of the
- * refusal later. `part` is the part of the result that this rank keeps, or NULL for all.
+ * refusal later. `parts` are the parts of the result that the ranks keep, or NULL if they keep all.
  */
-static int start_next(struct fpisa_group *g, struct fpisa_call *c, const struct fpisa_part *part,
-		      const struct broadcast *b, int to_wait, struct fpisa_request **request)
+static int start_next(struct fpisa_group *g, struct fpisa_call *c, struct fpisa_parts *parts, const struct broadcast *b,
+		      int to_wait, struct fpisa_request **request)
 {
 	struct fpisa_link *l = &g->link;
 	const uint64_t number = l->calls + 1, digest = fpisa_digest(l->digest, FPISA_CALL_ALLREDUCE, (uint8_t)c->type,
@@ -74,7 +73,7 @@ static int start_next(struct fpisa_group *g, struct fpisa_call *c, const struct 
 		else if (b)
 			rc = fpisa_broadcast_start(f, b->data, b->bytes, b->root, digest, number, to_wait, request);
 		else
-			rc = fpisa_start_numbered(f, c, part, number, to_wait, request);
+			rc = fpisa_start_numbered(f, c, parts, number, to_wait, request);
 		if (rc)
 			fpisa_handle_standing(f, &s);
 	}
@@ -89,7 +88,7 @@ static int start_next(struct fpisa_group *g, struct fpisa_call *c, const struct 
 }
 
 /* Start a call. The caller has entered the group. */
-static int start(struct fpisa_group *g, struct fpisa_call *c, const struct fpisa_part *part, const struct broadcast *b,
+static int start(struct fpisa_group *g, struct fpisa_call *c, struct fpisa_parts *parts, const struct broadcast *b,
 		 int to_wait, struct fpisa_request **request)
 {
 	int rc = 0;
@@ -101,16 +100,16 @@ static int start(struct fpisa_group *g, struct fpisa_call *c, const struct fpisa
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&g->link.lock);
-	rc = start_next(g, c, part, b, to_wait, request);
+	rc = start_next(g, c, parts, b, to_wait, request);
 	pthread_mutex_unlock(&g->link.lock);
 	return rc;
 }
 
 /* Make a call and wait for its end. */
-static int run(struct fpisa_group *g, struct fpisa_call *c, const struct fpisa_part *part, uint32_t *flags)
+static int run(struct fpisa_group *g, struct fpisa_call *c, struct fpisa_parts *parts, uint32_t *flags)
 {
 	struct fpisa_request *r = NULL;
-	int rc = start(g, c, part, NULL, 1, &r);
+	int rc = start(g, c, parts, NULL, 1, &r);
 
 	return rc ? rc : fpisa_wait(&r, flags);
 }
@@ -133,11 +132,11 @@ static int enter_call(struct fpisa_group *g, struct fpisa_call *c, const struct 
  * Start the program's call. The library owns the request of a call with on_done, and may have freed the request before
  * this function returns.
  */
-static int start_call(struct fpisa_group *g, struct fpisa_call *c, const struct fpisa_part *part,
+static int start_call(struct fpisa_group *g, struct fpisa_call *c, struct fpisa_parts *parts,
 		      struct fpisa_request **request)
 {
 	struct fpisa_request *r = NULL;
-	int rc = start(g, c, part, NULL, 0, &r);
+	int rc = start(g, c, parts, NULL, 0, &r);
 
 	if (!rc && !c->on_done)
 		*request = r;
@@ -152,74 +151,34 @@ int fpisa_group_start(struct fpisa_group *g, const struct fpisa_call *call, stru
 	return rc ? rc : start_call(g, &c, NULL, request);
 }
 
-static int check_parts(const struct fpisa_call *c, const size_t *counts, uint32_t ranks)
+/* Find the parts of the group's ranks. */
+static int divide(const struct fpisa_group *g, struct fpisa_call *c, const size_t *counts, struct fpisa_parts *parts)
 {
-	size_t left = c->count;
-
-	if (!counts && c->count % ranks)
-		return fpisa_fail(-EINVAL,
-				  "count is %zu, not a multiple of the %u ranks; pass the size of each part in counts",
-				  c->count, ranks);
-	for (uint32_t r = 0; counts && r < ranks; r++) {
-		if (counts[r] > left)
-			return fpisa_fail(
-				-EINVAL, "the parts have more than the call's %zu elements; counts must add up to count",
-				c->count);
-		left -= counts[r];
-	}
-	if (counts && left)
-		return fpisa_fail(-EINVAL,
-				  "the parts have %zu fewer than the call's %zu elements; counts must add up to count",
-				  left, c->count);
-	for (uint32_t r = 0; c->type == FPISA_MXINT8 && r < ranks; r++)
-		if ((counts ? counts[r] : c->count / ranks) % FPISA_BLOCK)
-			return fpisa_fail(-EINVAL,
-					  "the part of rank %u is not a multiple of the %d elements that share a scale",
-					  r, FPISA_BLOCK);
-	return 0;
-}
-
-/* Find this rank's part, and give the call a tag that covers the sizes of all parts. */
-static int divide(const struct fpisa_group *g, struct fpisa_call *c, const size_t *counts, struct fpisa_part *part)
-{
-	const uint32_t ranks = g->link.join.size;
-	uint64_t end = 0;
-	int rc = check_parts(c, counts, ranks);
-
-	c->tag = fpisa_digest_word(REDUCE_SCATTER_TAG, c->tag);
-	for (uint32_t r = 0; !rc && r < ranks; r++) {
-		const uint64_t n = counts ? counts[r] : c->count / ranks;
-
-		c->tag = fpisa_digest_word(c->tag, n);
-		end += n;
-		if (r == g->link.join.rank)
-			*part = (struct fpisa_part){end - n, end};
-	}
-	return rc;
+	return fpisa_call_divide(c, counts, g->link.join.size, g->link.join.rank, parts);
 }
 
 int fpisa_group_reduce_scatter_start(struct fpisa_group *g, const struct fpisa_call *call, const size_t *counts,
 				     struct fpisa_request **request)
 {
-	struct fpisa_part part;
+	struct fpisa_parts parts;
 	struct fpisa_call c;
 	int rc = enter_call(g, &c, call, request);
 
 	if (!rc)
-		rc = divide(g, &c, counts, &part);
-	return rc ? rc : start_call(g, &c, &part, request);
+		rc = divide(g, &c, counts, &parts);
+	return rc ? rc : start_call(g, &c, &parts, request);
 }
 
 int fpisa_group_reduce_scatter(struct fpisa_group *g, const void *send, void *recv, size_t count, const size_t *counts,
 			       enum fpisa_dtype type, enum fpisa_operation op, double factor, uint32_t *flags)
 {
 	struct fpisa_call c = fpisa_call_of(send, recv, count, type, op, factor);
-	struct fpisa_part part;
+	struct fpisa_parts parts;
 	int rc = enter(g);
 
 	if (!rc)
-		rc = divide(g, &c, counts, &part);
-	return rc ? rc : run(g, &c, &part, flags);
+		rc = divide(g, &c, counts, &parts);
+	return rc ? rc : run(g, &c, &parts, flags);
 }
 
 int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, size_t count, enum fpisa_dtype type,

@@ -39,9 +39,9 @@ const struct fpisa_hdr *fpisa_reply_check(struct fpisa_shard *s, const struct fp
 	f->count.received++;
 	if (in->len < sizeof(*h) || h->magic != FPISA_MAGIC || h->version != FPISA_VERSION)
 		goto bad;
-	payload = h->type == FPISA_TYPE_WELCOME ? sizeof(struct fpisa_hello) :
-		  h->type == FPISA_TYPE_RESULT	? fpisa_payload_bytes(fpisa_format_of(h->format), h->count) :
-						  0;
+	payload = h->type == FPISA_TYPE_WELCOME		   ? sizeof(struct fpisa_hello) :
+		  h->type == FPISA_TYPE_RESULT && h->count ? fpisa_payload_bytes(fpisa_format_of(h->format), h->count) :
+							     0;
 	if (in->len != sizeof(*h) + payload || payload % 8)
 		goto bad;
 	if (h->job != s->job)
@@ -121,6 +121,14 @@ static int refuse_fewer(const struct fpisa_shard *s, const struct fpisa_request 
 	return fpisa_poison(f, -ECONNRESET);
 }
 
+/* Return whether a result has the size of its chunk, or has no payload and this rank does not keep it. */
+static int is_whole_or_bare(const struct fpisa_request *r, uint64_t offset, const struct fpisa_hdr *h)
+{
+	uint32_t n = fpisa_request_elements(r, offset);
+
+	return h->count ? h->count == n + -n % FPISA_BLOCK : !fpisa_request_keeps(r, offset);
+}
+
 static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, const struct fpisa_hdr *h, int marked,
 		       uint64_t now)
 {
@@ -132,7 +140,7 @@ static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, co
 	struct fpisa_answer answer;
 
 	/* A valid result contains the contribution of this rank. */
-	if (h->count != n + -n % FPISA_BLOCK || h->digest != r->digest + s->index || h->call != r->call ||
+	if (!is_whole_or_bare(r, offset, h) || h->digest != r->digest + s->index || h->call != r->call ||
 	    h->op != r->op || h->format != f->hello.format || !(h->bitmap >> f->hello.rank & 1)) {
 		f->count.bad++;
 		return 0;
@@ -188,7 +196,8 @@ static int take_status(struct fpisa_window_slot *slot, const struct fpisa_hdr *h
 static void name_call(const struct fpisa_request *r, char *text, size_t size)
 {
 	if (r->root < 0)
-		snprintf(text, size, "%llu elements", (unsigned long long)r->count);
+		snprintf(text, size, "%s%llu elements", r->parts ? "a reduce-scatter of " : "",
+			 (unsigned long long)r->count);
 	else
 		snprintf(text, size, "a broadcast of %llu bytes by rank %d",
 			 r->send || r->recv ? (unsigned long long)r->bytes : 0, r->root);

@@ -59,6 +59,7 @@ void fpisa_request_free(struct fpisa_request *r)
 	if (r->left && r->barrier && r->number && (!f->unfinished_barrier || r->number < f->unfinished_barrier))
 		f->unfinished_barrier = r->number;
 	free(r->kept);
+	free(r->parts);
 	fpisa_unclean_free(r->unclean);
 	free(r);
 }
@@ -96,6 +97,39 @@ static struct fpisa_part kept_part(const struct fpisa_request *r, uint64_t offse
 		.first = offset > r->part.first ? offset : r->part.first,
 		.end = end < r->part.end ? end : r->part.end,
 	};
+}
+
+int fpisa_request_keeps(const struct fpisa_request *r, uint64_t offset)
+{
+	const struct fpisa_part p = kept_part(r, offset);
+
+	return p.first < p.end;
+}
+
+/* Return the ranks of the job among the first `n` of the group. In a tree the job has only some of the ranks. */
+static uint32_t job_ranks(const struct fpisa *f, uint32_t n)
+{
+	uint64_t here = f->ranks_here ? f->ranks_here : ~0ull;
+
+	return (uint32_t)__builtin_popcountll(n < 64 ? here & ((1ull << n) - 1) : here);
+}
+
+uint16_t fpisa_request_keepers(const struct fpisa_request *r, uint64_t offset)
+{
+	const uint64_t end = offset + fpisa_request_elements(r, offset);
+	uint32_t first = 0, last, before, upto;
+
+	if (!r->parts)
+		return 0;
+	while (r->parts->end[first] <= offset)
+		first++;
+	for (last = first; r->parts->end[last] < end;)
+		last++;
+	before = job_ranks(r->f, first);
+	upto = job_ranks(r->f, last + 1);
+	if (!before && upto == r->f->hello.workers)
+		return 0;
+	return upto > before ? fpisa_keepers(before, upto - 1) : fpisa_keepers(1, 0);
 }
 
 /* The place of elements in an array, and of their scales if the format has scales. */

@@ -8,12 +8,19 @@
 
 #include <stdint.h>
 #include <sys/queue.h>
+#include "fpisa/wire.h"
 
 struct fpisa;
 
 /* The elements first .. end - 1 of a call's vector. */
 struct fpisa_part {
 	uint64_t first, end;
+};
+
+/* The division of a call's vector among the ranks of a group. Rank r keeps the elements between end[r - 1], or 0, and end[r]. */
+struct fpisa_parts {
+	struct fpisa_part own; /* part of this rank */
+	uint64_t end[FPISA_MAX_WORKERS];
 };
 
 struct fpisa_request {
@@ -24,6 +31,7 @@ struct fpisa_request {
 	char *kept;		       /* bytes of recv that results have overwritten, by position; NULL: not kept */
 	struct fpisa_unclean *unclean; /* chunks of an array in place that results have changed; NULL: not tracked */
 	struct fpisa_part part;	       /* elements that this rank keeps, which are all except in a reduce-scatter */
+	struct fpisa_parts *parts;     /* parts of a reduce-scatter; NULL: all ranks keep all elements */
 	uint64_t count;		       /* number of elements of the call's vector, and of `send` */
 	/* bytes of the elements without scales; up to 3 fewer in a broadcast, whose last element may be incomplete */
 	uint64_t bytes;
@@ -88,6 +96,12 @@ void fpisa_requests_complete(struct fpisa *f);
 /* Report once, to the request's waiters or callback, that the request is done or has failed. */
 void fpisa_request_tell(struct fpisa_request *r);
 void fpisa_requests_tell(struct fpisa *f); /* report the failure of the handle to all of its requests */
+
+/* Return whether this rank keeps elements of the chunk that begins at element `offset`. */
+int fpisa_request_keeps(const struct fpisa_request *r, uint64_t offset);
+
+/* Return the ranks of the job that keep elements of the chunk that begins at element `offset`, as in fpisa_hdr.contributors. */
+uint16_t fpisa_request_keepers(const struct fpisa_request *r, uint64_t offset);
 
 /* Copy the part of the chunk's result that the caller keeps into its array. The chunk begins at element `offset`. */
 void fpisa_request_deliver(struct fpisa_request *r, uint64_t offset, const char *scales, const char *elements);

@@ -64,6 +64,9 @@ class Hosts(Switched):
     def chunks(self):
         return [sum(self.counters(job, self.pin(i)).get("v_result", 0) for job in range(2)) for i in range(HOSTS)]
 
+    def received(self):
+        return [json.loads(w.run("ip", "-j", "-s", "link", "show", "eth0"))[0]["stats64"]["rx"]["bytes"] for w in self.worker]
+
     def registered(self):
         return {a["address"] for a in self.json("status")["manager"]["aggregators"] if not a["gone"]}
 
@@ -116,6 +119,27 @@ def test_four_hosts(hosts):
     for i in (0, 3):
         found = examine(hosts.worker[i], "--config", hosts.config, "--pin", hosts.pin(i))
         assert not [f for (subject, _), f in bad(found).items() if subject == "manager"], found
+
+
+def test_reduce_scatter(hosts):
+    """Results without payload leave in generic mode too. A host receives the same contributions as in an all-reduce, and a quarter of the
+    results."""
+    for i in range(HOSTS):
+        assert hosts.serve(i).startswith("loaded on eth0 and lo")
+    wait_until("all aggregators", lambda: len(hosts.registered()) == HOSTS - 1)
+    steps = [SUM, {"parts": COUNT}, SUM]
+    ranks = hosts.start({"sum": "float32"}, *(s for i, step in enumerate(steps) for s in ({"until": f"{hosts.folder}/{i}"}, step)))
+    assert [rank.line()["rc"] for rank in ranks] == [0] * HOSTS
+    came = []
+    for i in range(len(steps)):
+        before = hosts.received()
+        open(f"{hosts.folder}/{i}", "w").close()
+        answers = [rank.line() for rank in ranks]
+        assert all(a["rc"] == 0 and not a.get("wrong") for a in answers), answers
+        came.append([b - a for a, b in zip(before, hosts.received())])
+    for whole, part in zip(came[2], came[1]):
+        print(f"a host received {whole} bytes in an all-reduce, {part} in a reduce-scatter")
+        assert part < 0.8 * whole, came
 
 
 def test_unit(hosts):

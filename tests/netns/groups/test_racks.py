@@ -157,6 +157,14 @@ def test_no_spare_host(site):
         net.worker[0].run(FPISA, "unload", "--pin", f"{PINS}/a0")
 
 
+@over_both
+def test_reduce_scatter(site):
+    """Each rank gets its part. The leaves get the whole sum, because each has ranks of different parts."""
+    for rank in start(site, "g", lambda r: [{"parts": RANKS * 256 * 50, "times": 3}], elements=256):
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["wrong"] == 0 and answer["calls"] == 3, answer
+
+
 def test_one_rack(site):
     """The sums of a group within one rack do not use its uplink."""
     chunks = 1000

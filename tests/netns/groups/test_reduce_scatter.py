@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A reduce-scatter gives each rank its part of a sum of the whole array. The sum equals that of rational numbers (doc/numbers.md) in some
-order of arrival. Parts are equal, unequal or all for one rank, in place or not."""
+order of arrival. Parts are equal, unequal or all for one rank, in place or not. A rank receives its part and headers."""
 import itertools
+import json
 import random
+import signal
 
 import pytest
 
-from lab import draw_seed
+from lab import PIN, draw_seed, wait_until
 from rationals import AVG, DOWN, EXACT, FP32, FPISA, MAX, NEAREST, NORM, SCALE, SUM, Case, Format, MxInt8, block, element
 
 pytestmark = pytest.mark.families(spread=True)
 
 RANKS = 3
-EINVAL, EPROTO, EREMOTEIO = 22, 71, 121
+EINVAL, EPROTO, ECONNRESET, EREMOTEIO = 22, 71, 104, 121
 FLAG = 2  # FPISA_OVERFLOW_FLAG; an overflowed value is also a result
 TYPES = [(1, FP32, 4), (4, Format("fp64", 11, 52, 64), 8), (5, Format("e4m3", 4, 3, 32, finite=True), 1), (8, MxInt8(32), 1)]
 
@@ -129,3 +131,66 @@ def test_ranks_that_do_not_agree(groups, other):
         assert [rank.line()["rc"] for _ in range(2)] == [0, 0]
         answer = rank.line()
         assert answer["rc"] in (-EPROTO, -EREMOTEIO) and "the ranks made different calls" in answer["error"], answer
+
+
+WHOLE = 4 * 3 * 256 * 400  # bytes of the array of the tests below
+HEADERS = 14 + 20 + 8 + 76  # bytes of a result without payload, over IPv4
+
+
+def received(net):
+    return [json.loads(w.run("ip", "-j", "-s", "link", "show", "eth0"))[0]["stats64"]["rx"]["bytes"] for w in net.worker]
+
+
+def results(net, name="v_result"):
+    return sum(net.counters(job, PIN).get(name, 0) for job in range(4))
+
+
+@pytest.mark.parametrize("fanout, bridge", [("unicast", False), ("unicast", True), ("multicast", False), ("multicast", True)])
+def test_bytes(groups, fanout, bridge):
+    """A rank receives its part of the sum, and a header for each other chunk, whether the aggregator reaches the ranks by one port or
+    several. An all-reduce before and after it brings the whole sum."""
+    g = groups(RANKS, "without-key = yes", f"fanout = {fanout}", bridge=bridge)
+    ranks = g.group("g", range(RANKS), {"sum": "float32", "count": WHOLE // 4}, {"until": f"{g.folder}/scatter"},
+                    {"parts": WHOLE // 4, "times": 2}, {"until": f"{g.folder}/sum"}, {"sum": "float32", "count": WHOLE // 4},
+                    hold=True)
+    bytes_of, chunks, expected = [], [], RANKS * (RANKS + 1) / 2
+    for step in "sum", "scatter", "sum":
+        before, chunk = received(g.net), results(g.net)
+        if bytes_of:
+            open(f"{g.folder}/{step}", "w").close()
+        answers = [rank.line() for rank in ranks]
+        assert all(a["rc"] == 0 and (a["wrong"] == 0 if step == "scatter" else a["last"] == expected) for a in answers), answers
+        bytes_of.append([b - a for a, b in zip(before, received(g.net))])
+        chunks.append(results(g.net) - chunk)
+    headers = HEADERS + 20 * (":" in g.net.address)
+    again = results(g.net, "v_resent")
+    for r in range(RANKS):
+        whole, part = bytes_of[2][r], bytes_of[1][r] / 2
+        print(f"rank {r} received {whole} bytes in an all-reduce, {part} in a reduce-scatter, of {chunks[2]} chunks")
+        assert whole > WHOLE
+        assert part < WHOLE / RANKS + 1.1 * headers * chunks[2] + 40000, (part, whole, again)
+
+
+@pytest.mark.parametrize("fanout", ["unicast", "multicast"])
+def test_loss(groups, fanout):
+    """Results with and without payload are lost, and arrive later."""
+    g = groups(RANKS, "without-key = yes", f"fanout = {fanout}")
+    for w in g.net.worker:
+        w.run("nft", "add table inet loss; add chain inet loss input { type filter hook input priority 0; }; "
+              "add rule inet loss input udp sport 18000 numgen random mod 100 < 5 drop")
+    for rank in g.group("g", range(RANKS), {"parts": WHOLE // 4, "times": 3}, {"leave": True}):
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["wrong"] == 0 and answer["calls"] == 3, answer
+    assert results(g.net, "v_resent") > 20
+    g.empty()
+
+
+def test_dead_rank(groups):
+    """When a rank dies, the reduce-scatters of the others end with an error that names it."""
+    g = groups(RANKS, "without-key = yes")
+    ranks = g.group("g", range(RANKS), {"parts": WHOLE // 4, "times": 10**6})
+    wait_until("some results", lambda: results(g.net) > 100)
+    ranks[1].kill(signal.SIGKILL)
+    for rank in ranks[:1] + ranks[2:]:
+        answer = rank.line()
+        assert answer["rc"] == -ECONNRESET and "rank 1" in answer["error"], answer

@@ -242,6 +242,10 @@ static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p,
 		count(&c->results_nan, !!(flags & FPISA_NAN));
 		count(&c->results_inf, !!(flags & FPISA_INF));
 	}
+	if (resend && fpisa_soft_bare(s, p->h, to)) {
+		fpisa_make_bare_result(p->h);
+		size = 0;
+	}
 	return fpisa_soft_reply(s, p, size, to, resend ? FPISA_V_resent : FPISA_V_result);
 }
 

@@ -50,6 +50,12 @@ void fpisa_soft_free(struct fpisa_soft *s);
 enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, const struct fpisa_address *from, __be16 sport, uint32_t port,
 				    int marked, void *frame, size_t *len, uint64_t *to);
 
+/* Return the ranks of `to` that get the frame, if it is a RESULT, without its payload. Send fpisa_soft_cut() to them. */
+uint64_t fpisa_soft_bare(const struct fpisa_soft *s, const void *frame, uint64_t to);
+
+/* Cut the payload off a RESULT. */
+void fpisa_soft_cut(const struct fpisa_soft *s, void *frame, size_t *len);
+
 /*
  * Turn the aggregator into a leaf, which is rank `rank` of job number `job` at a parent. send(arg, ...) sends to the
  * parent. The two jobs must fit together (fpisa_parent_alike()). Call this function after fpisa_soft_init() and before

@@ -72,7 +72,7 @@ static void queue_put(struct fpisa_mem *m, struct queue *q, const void *frame, s
 	pthread_mutex_unlock(&q->lock);
 }
 
-static void deliver(struct fpisa_mem *m, const void *frame, size_t len, uint64_t to);
+static void deliver(struct fpisa_mem *m, void *frame, size_t len, uint64_t to);
 
 /* Pass a frame of the parent to a leaf. */
 static void give_leaf(struct fpisa_mem *leaf, const void *from_parent, size_t len)
@@ -85,10 +85,8 @@ static void give_leaf(struct fpisa_mem *leaf, const void *from_parent, size_t le
 	deliver(leaf, frame, len, to);
 }
 
-/*
- * Deliver a frame of the aggregator to the ranks `to`, either to the queue of a rank, or to the leaf that is the rank.
- */
-static void deliver(struct fpisa_mem *m, const void *frame, size_t len, uint64_t to)
+/* Pass a frame of the aggregator to the ranks `to`, either to the queue of a rank, or to the leaf that is the rank. */
+static void give(struct fpisa_mem *m, const void *frame, size_t len, uint64_t to)
 {
 	for (uint32_t rank = 0; to; rank++, to >>= 1) {
 		if (!(to & 1))
@@ -98,6 +96,18 @@ static void deliver(struct fpisa_mem *m, const void *frame, size_t len, uint64_t
 		else
 			queue_put(m, &m->queue[rank], frame, len);
 	}
+}
+
+/* Deliver a frame of the aggregator, in place, to the ranks `to`. */
+static void deliver(struct fpisa_mem *m, void *frame, size_t len, uint64_t to)
+{
+	const uint64_t bare = fpisa_soft_bare(&m->soft, frame, to);
+
+	give(m, frame, len, to & ~bare);
+	if (!bare)
+		return;
+	fpisa_soft_cut(&m->soft, frame, &len);
+	give(m, frame, len, bare);
 }
 
 /* Run the aggregator on a frame of rank `rank`, in place. */
