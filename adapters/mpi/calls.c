@@ -4,6 +4,7 @@
  * floating-point numbers if it serves the communicator. MPI makes all other calls. A call that waits for all ranks also
  * agrees on the types of requests, because starting a request must not wait.
  */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include "shim.h"
@@ -91,11 +92,13 @@ static struct comm *served(struct fpisa_call *call, const void *send, void *recv
 	return m;
 }
 
+static const char scatters[] = "MPI_Reduce_scatter"; /* begin of the names of both calls */
+
 /*
  * Return why MPI made a call with this type and operation, either of which may be 0. `waits` has the same meaning as in
- * served(). `reduces` is set for MPI_Reduce().
+ * served(). `call` is the name of the call.
  */
-static const char *reason(struct comm *m, enum fpisa_dtype type, enum fpisa_operation op, int waits, int reduces)
+static const char *reason(struct comm *m, enum fpisa_dtype type, enum fpisa_operation op, int waits, const char *call)
 {
 	if (!op)
 		return "the operation is not supported";
@@ -105,9 +108,11 @@ static const char *reason(struct comm *m, enum fpisa_dtype type, enum fpisa_oper
 		return "a request before the ranks agreed";
 	if (!m || m->state == SERVICE_MPI || m->type[type] == SERVICE_MPI)
 		return "not served: see the line about it";
-	if (m->offer.two_levels && (reduces || !waits))
+	if (m->offer.two_levels && strcmp(call, "MPI_Allreduce"))
 		return "FPISA_TWO_LEVELS";
-	return reduces ? "served only in mode exact" : "below FPISA_MIN_BYTES";
+	if (m->offer.jobs && !strncmp(call, scatters, sizeof(scatters) - 1))
+		return "not served by static jobs";
+	return strcmp(call, "MPI_Reduce") ? "below FPISA_MIN_BYTES" : "served only in mode exact";
 }
 
 /*
@@ -127,8 +132,7 @@ static int kept(int rc, const char *call, int count, MPI_Datatype t, MPI_Op o, M
 	PMPI_Comm_size(c, &k.size);
 	PMPI_Type_size(t, &size);
 	k.bytes = (uint64_t)size * (uint64_t)count;
-	k.why = inter ? "between two groups" :
-			reason(comm_find(c), dtype_of(t, op, &each), op, waits, !strcmp(call, "MPI_Reduce"));
+	k.why = inter ? "between two groups" : reason(comm_find(c), dtype_of(t, op, &each), op, waits, call);
 	if (inter || k.size > 1)
 		report_kept(&k);
 	return rc;
@@ -213,6 +217,97 @@ ENTRY int MPI_Reduce(const void *send, void *recv, int count, MPI_Datatype t, MP
 		PMPI_Comm_call_errhandler(c, rc);
 	}
 	return rc;
+}
+
+#define MAX_RANKS 64	/* ranks of a communicator that the datapath serves */
+#define MPI_SERVES (-1) /* not an MPI error */
+
+/*
+ * The parts of a reduce-scatter, in elements of the call. `all` is their sum, or 0 if MPI serves the call, because an
+ * argument is invalid or the sum is too large.
+ */
+struct parts {
+	int count[MAX_RANKS], all;
+};
+
+/* Return the parts of the ranks. Without `counts`, each part has `count` elements. */
+static struct parts parts_of(const int counts[], int count, MPI_Comm c)
+{
+	struct parts p = {.all = 0};
+	int size = 0;
+
+	if (c == MPI_COMM_NULL || PMPI_Comm_size(c, &size) || size > MAX_RANKS)
+		return p;
+	for (int r = 0; r < size; r++) {
+		p.count[r] = counts ? counts[r] : count;
+		if (p.count[r] < 0 || p.count[r] > INT_MAX - p.all)
+			return (struct parts){.all = 0};
+		p.all += p.count[r];
+	}
+	return p;
+}
+
+/* Make a call of the datapath. In place the input begins where the result does, so the result needs an array of its own. */
+static int scatter_here(struct comm *m, MPI_Comm c, struct fpisa_call *call, const struct parts *p)
+{
+	const size_t each = call->count / (size_t)p->all,
+		     bytes = (size_t)p->count[m->rank] * each * bytes_of(call->type);
+	void *recv = call->recv, *own = NULL;
+	size_t counts[MAX_RANKS];
+	int rc;
+
+	for (int r = 0; r < m->size; r++)
+		counts[r] = (size_t)p->count[r] * each;
+	if (!bytes) {
+		call->recv = NULL;
+	} else if (call->send == recv) {
+		call->recv = own = malloc(bytes);
+		if (!own)
+			return comm_no_memory(m, c);
+	}
+	rc = comm_reduce_scatter(m, c, call, counts);
+	if (!rc && own)
+		memcpy(recv, own, bytes);
+	free(own);
+	return rc;
+}
+
+/*
+ * Make a reduce-scatter, or return MPI_SERVES. A rank without a part needs no array for it. MPI serves the call with two
+ * levels, and with static jobs, whose ranks may have another order.
+ */
+static int scatter(const void *send, void *recv, const struct parts *p, MPI_Datatype t, MPI_Op o, MPI_Comm c)
+{
+	struct fpisa_call call;
+	struct comm *m;
+
+	comm_agree_on_requests(c);
+	if (!recv && send != MPI_IN_PLACE)
+		recv = (void *)(uintptr_t)send;
+	m = p->all ? served(&call, send, recv, p->all, t, o, c, 1) : NULL;
+	if (!m || m->offer.two_levels || m->offer.jobs)
+		return MPI_SERVES;
+	report_served(service_is_exact(m->service, call.type));
+	return scatter_here(m, c, &call, p);
+}
+
+ENTRY int MPI_Reduce_scatter(const void *send, void *recv, const int counts[], MPI_Datatype t, MPI_Op o, MPI_Comm c)
+{
+	const struct parts p = counts ? parts_of(counts, 0, c) : (struct parts){.all = 0};
+	int rc = scatter(send, recv, &p, t, o, c);
+
+	return rc != MPI_SERVES ? rc :
+				  kept(PMPI_Reduce_scatter(send, recv, counts, t, o, c), scatters, p.all, t, o, c, 1);
+}
+
+ENTRY int MPI_Reduce_scatter_block(const void *send, void *recv, int count, MPI_Datatype t, MPI_Op o, MPI_Comm c)
+{
+	const struct parts p = parts_of(NULL, count, c);
+	int rc = scatter(send, recv, &p, t, o, c);
+
+	return rc != MPI_SERVES ? rc :
+				  kept(PMPI_Reduce_scatter_block(send, recv, count, t, o, c),
+				       "MPI_Reduce_scatter_block", p.all, t, o, c, 1);
 }
 
 ENTRY int MPI_Barrier(MPI_Comm c)

@@ -241,6 +241,16 @@ int comm_allreduce(struct comm *m, MPI_Comm c, const struct fpisa_call *call)
 	return rc ? fail(m, c, service_error()) : MPI_SUCCESS;
 }
 
+int comm_reduce_scatter(struct comm *m, MPI_Comm c, const struct fpisa_call *call, const size_t *counts)
+{
+	struct fpisa_request *r;
+	int rc = service_start_scatter(m->service, call, counts, &r);
+
+	if (!rc)
+		rc = wait_request(&m->mover, &r);
+	return rc ? fail(m, c, service_error()) : MPI_SUCCESS;
+}
+
 int comm_allreduce_levels(struct comm *m, MPI_Comm c, const struct fpisa_call *call, int count, MPI_Datatype t,
 			  MPI_Op op)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
  * Entry points of MPI's Fortran bindings that call PMPI functions directly, and so bypass calls.c. In Open MPI, mpif.h
- * and `use mpi` call mpi_allreduce_(), and mpi_f08 calls ompi_allreduce_f(). MPI_Iallreduce(), MPI_Reduce() and
- * MPI_Barrier() have corresponding names. MPICH's Fortran functions call MPI_Allreduce() and the like. The exceptions
- * are functions of mpi_f08 without a choice buffer, which call PMPI.
+ * and `use mpi` call mpi_allreduce_(), and mpi_f08 calls ompi_allreduce_f(). The other functions have corresponding
+ * names. MPICH's Fortran functions call MPI_Allreduce() and the like. The exceptions are functions of mpi_f08 without a
+ * choice buffer, which call PMPI.
  */
 #include <dlfcn.h>
 #include "shim.h"
@@ -76,6 +76,37 @@ ENTRY void ompi_reduce_f(void *send, void *recv, MPI_Fint *count, MPI_Fint *type
 		*error = (MPI_Fint)rc;
 }
 
+_Static_assert(sizeof(MPI_Fint) == sizeof(int), "an array of Fortran integers is one of C");
+
+ENTRY void ompi_reduce_scatter_f(ARGUMENTS, MPI_Fint *error)
+{
+	int rc = MPI_Reduce_scatter(address(send), address(recv), count, PMPI_Type_f2c(*type), PMPI_Op_f2c(*op),
+				    PMPI_Comm_f2c(*comm));
+
+	if (error)
+		*error = (MPI_Fint)rc;
+}
+
+ENTRY void ompi_reduce_scatter_block_f(ARGUMENTS, MPI_Fint *error)
+{
+	int rc = MPI_Reduce_scatter_block(C_ARGUMENTS);
+
+	if (error)
+		*error = (MPI_Fint)rc;
+}
+
+#define ALSO(name) ENTRY void name(ARGUMENTS, MPI_Fint *error) __attribute__((alias("ompi_reduce_scatter_f")))
+ALSO(mpi_reduce_scatter);
+ALSO(mpi_reduce_scatter_);
+ALSO(mpi_reduce_scatter__);
+ALSO(MPI_REDUCE_SCATTER);
+#undef ALSO
+#define ALSO(name) ENTRY void name(ARGUMENTS, MPI_Fint *error) __attribute__((alias("ompi_reduce_scatter_block_f")))
+ALSO(mpi_reduce_scatter_block);
+ALSO(mpi_reduce_scatter_block_);
+ALSO(mpi_reduce_scatter_block__);
+ALSO(MPI_REDUCE_SCATTER_BLOCK);
+#undef ALSO
 #define ALSO(name) ENTRY void name(ARGUMENTS, MPI_Fint *error) __attribute__((alias("ompi_allreduce_f")))
 ALSO(mpi_allreduce);
 ALSO(mpi_allreduce_);

@@ -100,12 +100,27 @@ int service_lost(const struct service *s)
 	return s && (s->lost[0] || (s->group && fpisa_group_ended(s->group) == -ECONNRESET));
 }
 
-int service_start(struct service *s, const struct fpisa_call *call, struct fpisa_request **r)
+static int refuse_lost(const struct service *s)
 {
 	snprintf(own_error, sizeof(own_error), "%s", s->lost);
-	if (s->lost[0])
-		return -ECONNRESET;
+	return s->lost[0] ? -ECONNRESET : 0;
+}
+
+int service_start(struct service *s, const struct fpisa_call *call, struct fpisa_request **r)
+{
+	int rc = refuse_lost(s);
+
+	if (rc)
+		return rc;
 	return s->group ? fpisa_group_start(s->group, call, r) : fpisa_start(s->job[call->type], call, r);
+}
+
+int service_start_scatter(struct service *s, const struct fpisa_call *call, const size_t *counts,
+			  struct fpisa_request **r)
+{
+	int rc = refuse_lost(s);
+
+	return rc ? rc : fpisa_group_reduce_scatter_start(s->group, call, counts, r);
 }
 
 int service_probe(struct service *s, enum fpisa_dtype type)

@@ -63,6 +63,9 @@ int service_join(struct service **s, const struct offer *o, uint32_t rank, uint3
 /* sums zeros; the first sum of a type creates the job of the type */
 int service_probe(struct service *s, enum fpisa_dtype type);
 int service_start(struct service *s, const struct fpisa_call *call, struct fpisa_request **r);
+/* starts a reduce-scatter of a group, whose rank r keeps counts[r] elements */
+int service_start_scatter(struct service *s, const struct fpisa_call *call, const size_t *counts,
+			  struct fpisa_request **r);
 int service_is_exact(const struct service *s, enum fpisa_dtype type);
 /* whether ranks of the group are dead; calls then fail with an error that names them */
 int service_lost(const struct service *s);
@@ -139,6 +142,7 @@ int comm_no_request(const struct comm *m, MPI_Comm c, int rc);
 
 /* Make the call. Return 0, or the MPI error code that was reported to c's error handler. */
 int comm_allreduce(struct comm *m, MPI_Comm c, const struct fpisa_call *call);
+int comm_reduce_scatter(struct comm *m, MPI_Comm c, const struct fpisa_call *call, const size_t *counts);
 
 /* Make the call in two levels. The call has `count` elements of the datatype, and `op` is its operation. */
 int comm_allreduce_levels(struct comm *m, MPI_Comm c, const struct fpisa_call *call, int count, MPI_Datatype t,

@@ -250,6 +250,21 @@ def test_reduce_without_memory(cluster):
     c.groups.empty()
 
 
+@pytest.mark.parametrize("mode", ["", "exact"])
+def test_reduce_scatter(cluster, mode):
+    """MPI_Reduce_scatter and MPI_Reduce_scatter_block give each rank its part, and the datapath serves them."""
+    c = cluster()
+    seed = draw_seed() % 2**31
+    for preload in False, True:
+        before = c.sent()
+        out, err = c.run(RANKS, "scatter.c", seed, FPISA_MODE=mode, preload=preload)
+        answer = json.loads(out)
+        assert answer["right"] == answer["of"] and said(err) == [], (seed, out, err)
+        # Most calls have parts, and each part makes at least one frame of each rank.
+        assert c.sent() - before > answer["of"] * RANKS if preload else c.sent() - before < 10
+    c.groups.empty()
+
+
 def test_a_request_that_mpi_refuses(cluster):
     """The error is MPI's own error, not an error about memory. No rank waits forever or has a wrong sum."""
     c = cluster()
