@@ -52,6 +52,7 @@ links carried, in each direction and in total, including headers, as multiples o
 """
 import argparse
 import contextlib
+import importlib.metadata
 import itertools
 import json
 import os
@@ -355,6 +356,11 @@ class Contender:
                    sum(a["waited_ns"] for a in answers) / workers / took)
 
 
+def gloo_has(operation):
+    """Return whether PyTorch's Gloo has the operation. It has reduce_scatter from 2.8 on."""
+    return operation != "reduce_scatter" or tuple(map(int, importlib.metadata.version("torch").split(".")[:2])) >= (2, 8)
+
+
 def cpu_times():
     """Return the busy and the idle ticks of all CPUs."""
     with open("/proc/stat") as f:
@@ -537,7 +543,7 @@ class Bench:
 
     def other_point(self, operation, at, size):
         """Measure a point of another operation. Open MPI chooses its algorithm. Skip contenders without the operation."""
-        contenders = [c for c in self.contenders if c.name != "mpich" and (c.name, operation) != ("gloo", "reduce_scatter")]
+        contenders = [c for c in self.contenders if c.name != "mpich" and (c.name != "gloo" or gloo_has(operation))]
         count = size // 4 // at.workers * at.workers
         rounds = []
         for i in range(self.args.rounds):
