@@ -51,9 +51,10 @@ enum fpisa_pruning {
 	/* each worker drops its own rows, and sends the other rows directly to this process */
 	FPISA_PRUNING_WORKERS = 2,
 	/*
-	 * FPISA_PRUNING_WORKERS for the first N rows and for one group of the whole table, FPISA_PRUNING_NONE for all
-	 * rows, FPISA_PRUNING_NETWORK for a join. Other groups pass the aggregator if options.aggregator is set, else
-	 * they come directly. Each worker adds up its rows by key as long as its first rows have few enough keys
+	 * One group for the whole table as FPISA_PRUNING_WORKERS, all rows as FPISA_PRUNING_NONE, a join as
+	 * FPISA_PRUNING_NETWORK. Other groups and the first N rows pass the aggregator if options.aggregator is set,
+	 * else they come directly. Each worker sends only its own first N rows, and adds up its rows by key as long as
+	 * they have few enough keys
 	 */
 	FPISA_PRUNING_AUTO = 3,
 };
@@ -90,14 +91,18 @@ struct fpisa_query_options {
 	const char *table;
 	/* column of numbers, dates or timestamps to aggregate or to order by; NULL: groups are only counted */
 	const char *value;
-	const char *by;	      /* columns to group by, "a,b"; NULL: no groups, or one group if `total` is set */
-	const char *columns;  /* columns of the answer's rows, "a,b"; NULL: all. Not with `by` */
-	uint64_t limit;	      /* the first N rows by `value`, up to 65536; 0: all rows, or all groups */
-	uint8_t ascending;    /* nonzero: the smallest values come first */
-	uint8_t nulls_first;  /* nonzero: rows whose value is NULL come first; 0: they come last */
-	uint8_t pruning;      /* enum fpisa_pruning */
-	uint8_t preaggregate; /* nonzero: each worker adds up its rows by key first, and sends exact partial sums */
-	/* number of the query at the aggregator; query, aggregator and token are only for FPISA_PRUNING_NETWORK */
+	const char *by;	     /* columns to group by, "a,b"; NULL: no groups, or one group if `total` is set */
+	const char *columns; /* columns of the answer's rows, "a,b"; NULL: all. Not with `by` */
+	uint64_t limit;	     /* the first N rows by `value`, up to 65536; 0: all rows, or all groups */
+	uint8_t ascending;   /* nonzero: the smallest values come first */
+	uint8_t nulls_first; /* nonzero: rows whose value is NULL come first; 0: they come last */
+	uint8_t pruning;     /* enum fpisa_pruning */
+	/*
+	 * nonzero: each worker adds up its rows by key first, and sends exact partial sums; with `limit`, it sends its own
+	 * first rows
+	 */
+	uint8_t preaggregate;
+	/* number of the query at the aggregator; query, aggregator and token are only for FPISA_PRUNING_NETWORK and FPISA_PRUNING_AUTO */
 	uint32_t query;
 	const char *aggregator; /* ADDR[:PORT] */
 	uint64_t token;
@@ -151,13 +156,14 @@ struct fpisa_query_options {
 	 * the keys are then count, the number of rows, and count(a), sum(a), min(a), max(a), avg(a), count(b) and so
 	 * on. At the aggregator, all columns are real or double, or none of them, and keys need one more byte. "a
 	 * filter (c<3,d='x')" aggregates the values of rows that meet these conditions, which are written as `where`;
-	 * its columns are "count(a) filter (c<3,d='x')" and so on. "* filter (c<3)" gives only the number of such rows
+	 * its columns are "count(a) filter (c<3,d='x')" and so on. "* filter (c<3)" gives only the number of such rows.
+	 * "count(distinct a)" gives only the number of distinct values of `a` without NULL, and may have a filter. `a` has
+	 * a type of keys, and keys include it. At the aggregator, its type is independent of the other columns
 	 */
 	const char *values;
 	/*
-	 * column whose distinct values are counted, without NULL, in place of `value`. Its type can be in keys. The
-	 * columns of the answer after the keys are then count, the number of rows, and count(distinct a). Keys include
-	 * this column. NULL: none
+	 * columns "a,b" whose distinct values are counted, as by "count(distinct a),count(distinct b)" at the end of
+	 * `values`. NULL: none
 	 */
 	const char *distinct;
 	uint8_t double_sums; /* nonzero: the exact sum of reals is rounded to a double, as of doubles */

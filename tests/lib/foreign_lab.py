@@ -16,8 +16,8 @@ class Far(Queries):
         self.sql = self.server.sql
 
     def create_server(self, listed):
-        """Create the foreign server `far` with these queries at the aggregator."""
-        self.sql(f"""CREATE EXTENSION fpisa;
+        """Make the foreign server `far` with these queries at the aggregator, which sessions use as often as they can."""
+        self.sql(f"""CREATE EXTENSION fpisa; ALTER DATABASE postgres SET fpisa.pruning = network;
 CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '{",".join(self.net.addresses[:-1])}', aggregator '{self.net.address}',
     queries '{listed}', timeout '{int(20 * SLOW)}');
 CREATE USER MAPPING FOR CURRENT_USER SERVER far OPTIONS (key '{self.secret}')""")

@@ -85,13 +85,14 @@ class Table:
         rng, terms = self.rng, []
         for name, kind, _ in rng.sample(self.columns, rng.choice([0, 0, 1, 1, 2])):
             values = KEYS[kind] + ([0.5, -1e30, 1.0] if kind in ("real", "double") else [])
-            value, is_a = literal(rng.choice(values)), TYPES[kind]
+            (value, other), is_a = (literal(rng.choice(values)) for _ in range(2)), TYPES[kind]
             is_a = {"real": rng.choice(["real", "double precision"]), "date": rng.choice(["date", "date", "timestamp"]),
                     "int32": rng.choice(["integer", "bigint"])}.get(kind, is_a)
             operator = rng.choice(["<", "<=", "=", "<>", ">=", ">"])
             terms.append(rng.choice([f"{name} {operator} {value}::{is_a}", f"{name} {operator} {value}::{is_a}",
                                      f"{value}::{is_a} {operator} {name}", f"{name} IS NULL", f"{name} IS NOT NULL",
-                                     f"({name} > {value}::{is_a} OR {name} IS NULL)"] +
+                                     f"({name} > {value}::{is_a} OR {name} IS NULL)", f"{name} IN ({value}::{is_a}, {other}::{is_a})",
+                                     f"{name} BETWEEN {value}::{is_a} AND {other}::{is_a}"] +
                                     [f"{name} LIKE '{begin}%'" for begin in ("a", "é", "it''s", "") if kind == "text"]))
         return " WHERE " + " AND ".join(terms) if terms else ""
 
@@ -162,7 +163,8 @@ class Table:
         keys, values = (rng.sample([c[0] for c in self.columns], n) for n in (rng.randint(0, 1), rng.randint(1, 2)))
         aggregates = [f"{rng.choice(('count', 'min', 'max'))}(DISTINCT {v}){rng.choice(('', '', f' FILTER ({self.where().strip()})')).replace(' FILTER ()', '')}"
                       for v in values]
-        aggregates += rng.choice(([], [], ["count(*)"], [f"count(DISTINCT ({', '.join(values)}))"]))
+        aggregates += rng.choice(([], ["count(*)"], ["fpisa_sum(x)", "max(y)"], ["fpisa_avg(y) FILTER (WHERE x > 1)", f"count({values[0]})"],
+                                  [f"count(DISTINCT ({', '.join(values)}))"]))
         having = rng.choice(("", "", f" HAVING count(DISTINCT {values[0]}) > 1"))
         text = f"SELECT {', '.join(keys + aggregates)} FROM {{}}{self.where()}{' GROUP BY ' if keys else ''}{', '.join(keys)}{having}"
         return text, lambda far, near, _: sorted(far) == sorted(near)

@@ -241,6 +241,7 @@ class Queries:
 
     def argv(self, *options, table="t", key=None, number=5, workers=None, network=True):
         there = ("--aggregator", self.net.address, "--query", number) if network else ()
+        there += ("--prune", "network") if network and "--prune" not in options else ()
         return (FPISA, "query", "run", table, "--workers", workers or ",".join(self.addresses[:-1]), "--key", key or self.key,
                 *(() if "--timeout" in options else ("--timeout", TIMEOUT_S)), *there, *options)
 

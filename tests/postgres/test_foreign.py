@@ -86,7 +86,8 @@ def test_import(far, workers):
 
 def test_pushed_down(far):
     """Workers send only the data that the statement needs. The counts show where rows went."""
-    first = plan(far, "SELECT * FROM many ORDER BY x DESC LIMIT 10 OFFSET 2", ", ANALYZE, VERBOSE")
+    network = "SET fpisa.pruning = network; "
+    first = plan(lambda q: far(network + q), "SELECT * FROM many ORDER BY x DESC LIMIT 10 OFFSET 2", ", ANALYZE, VERBOSE")
     assert first["Remote Query"] == "first 12 rows by x DESC NULLS FIRST" and first["Actual Rows"] == 12
     assert first["Pruned By"] == "none: the server has no query of kind topn" and first["Rows Received"] == 30000
     groups = plan(far, "SELECT x, count(*), fpisa_sum(x) + 1 FROM many GROUP BY x HAVING min(x) < 100", ", ANALYZE, VERBOSE")
@@ -117,7 +118,12 @@ def test_distinct(far):
     assert far(query) == [("1000", "10")]
     assert sorted(far("SELECT day, count(DISTINCT shop) FROM sales GROUP BY day")) == [
         ("", "1"), ("2024-05-01", "2"), ("2024-05-02", "1"), ("2024-05-03", "1")]
-    for other in "SELECT count(DISTINCT x), count(*) FROM many", "SELECT count(DISTINCT x) FROM many WHERE random() < 2", "SELECT count(DISTINCT many) FROM many":
+    beside = "SELECT day, fpisa_sum(price), count(DISTINCT shop), count(DISTINCT shop) FILTER (WHERE price > 2), count(*) FROM sales GROUP BY day"
+    at = plan(far, beside)
+    assert at["Remote Query"] == "groups by day: count; sum of price; count of distinct shop; count of distinct shop where price real > 2"
+    assert sorted(far(beside)) == [("", "-1e+30", "1", "0", "1"), ("2024-05-01", "1e+30", "2", "2", "2"), ("2024-05-02", "-0.5", "1", "0", "1"),
+                                   ("2024-05-03", "1", "1", "0", "1")]
+    for other in "SELECT sum(DISTINCT i), count(*) FROM many", "SELECT count(DISTINCT x) FROM many WHERE random() < 2", "SELECT count(DISTINCT many) FROM many":
         assert plan(far, other)["Remote Query"] == "all rows"
 
 
@@ -149,14 +155,16 @@ def test_whole_tables(far, server):
 
 
 def test_automatic_pruning(far):
-    """With fpisa.pruning = auto, workers prune the first rows, and decide whether to add rows by key."""
-    auto = "SET fpisa.pruning = auto; "
-    first = plan(lambda q: far(auto + q), "SELECT * FROM many ORDER BY x LIMIT 5", ", ANALYZE")
+    """By default, workers prune the first rows, and decide whether to add rows by key."""
+    first = plan(far, "SELECT * FROM many ORDER BY x LIMIT 5", ", ANALYZE")
     assert first["Pruned By"] == "workers" and first["Rows Received"] == 15
-    groups = plan(lambda q: far(auto + q), "SELECT x, count(*) FROM many GROUP BY x", ", ANALYZE")
-    assert groups["Pruned By"] == "workers" and groups["Rows Received"] == 3000
+    query = "SELECT x, count(*) FROM many GROUP BY x"
+    groups = plan(far, query, ", ANALYZE")
+    assert groups["Pruned By"] == "workers: the server has no query of kind table" and groups["Rows Received"] == 3000
     assert groups["Plan At Workers"] == "each worker adds its rows by key, and sends the sums directly"
-    assert "Plan At Workers" not in plan(far, "SELECT x, count(*) FROM many GROUP BY x", ", ANALYZE")
+    assert plan(far, query)["Plan At Workers"] == "each worker decides whether to add its rows by key"
+    none = "SET fpisa.pruning = none; "
+    assert "Plan At Workers" not in plan(lambda q: far(none + q), query, ", ANALYZE")
 
 
 def test_parameters(far):

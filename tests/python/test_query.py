@@ -64,6 +64,8 @@ def test_answers(workers, ask, rng):
     assert [r["v"] for r in got] == sorted((v for _, v in rows), reverse=True)[:3]
     _, (got,) = ask("t", total=True, value=["v", "w"], where="k<3")
     assert ask("t", total=True, distinct="k", prune="workers")[1] == [{"count": 30000, "count(distinct k)": 7}]
+    _, (beside,) = ask("t", total=True, value="w", distinct=["k", "w"])
+    assert (beside["sum(w)"], beside["count(distinct k)"], beside["count(distinct w)"]) == (45000, 7, 1)
     exact = sum((fractions.Fraction(v) for k, v in rows if k < 3), fractions.Fraction(0))
     assert got["sum(v)"] == float(exact) and got["max(w)"] == 1.5 and got["count"] == sum(k < 3 for k, _ in rows)
 

@@ -22,7 +22,7 @@ static char *column_list(const struct fdw_scan *s, List *columns)
 }
 
 /* Append the aggregates of a column, whose outputs begin with `first`. */
-static void append_aggregates(StringInfo list, const struct fdw_scan *s, int first, AttrNumber column)
+static void append_aggregates(StringInfo list, const struct fdw_scan *s, int first, int column)
 {
 	static const char *const names[FDW_AGGREGATES] = {FPISA_AGGREGATE_NAMES(FPISA_NAMED, )};
 	const char *between = list->len ? "; " : "";
@@ -33,7 +33,8 @@ static void append_aggregates(StringInfo list, const struct fdw_scan *s, int fir
 			between = ", ";
 		}
 	if (column)
-		appendStringInfo(list, " of %s", get_attname(s->table, column, false));
+		appendStringInfo(list, " of %s%s", column < 0 ? "distinct " : "",
+				 get_attname(s->table, (AttrNumber)abs(column), false));
 }
 
 static char *aggregate_list(const struct fdw_scan *s)
@@ -47,7 +48,7 @@ static char *aggregate_list(const struct fdw_scan *s)
 		appendStringInfoString(&list, "count");
 	forboth(cell, s->shape.aggregated, filter, s->shape.filters)
 	{
-		append_aggregates(&list, s, fdw_output_of(FDW_COUNT, k++), (AttrNumber)lfirst_int(cell));
+		append_aggregates(&list, s, fdw_output_of(FDW_COUNT, k++), lfirst_int(cell));
 		if (*strVal(lfirst(filter)))
 			appendStringInfo(&list, " where %s", strVal(lfirst(filter)));
 	}
@@ -116,7 +117,7 @@ static const char *by_filter(const struct fdw_scan *s, const struct fdw_choice *
 static const char *who_prunes(const struct fdw_scan *s, const struct fdw_choice *c)
 {
 	if (c->pruning == FPISA_PRUNING_WORKERS)
-		return "workers";
+		return c->why_not ? psprintf("workers: %s", c->why_not) : "workers";
 	if (c->pruning == FPISA_PRUNING_NETWORK)
 		return psprintf("network: query %u at %s%s", c->query.number, s->server->aggregator, by_filter(s, c));
 	return c->why_not ? psprintf("none: %s", c->why_not) : "none";
@@ -175,6 +176,8 @@ void fdw_explain(ForeignScanState *node, ExplainState *es)
 			fdw_free(&choice);
 		}
 		ExplainPropertyText("Pruned By", who_prunes(s, &choice), es);
+		if (choice.adapts && s->shape.kind == FDW_TABLE && s->shape.by && !choice.pairs && !*s->plan)
+			ExplainPropertyText("Plan At Workers", "each worker decides whether to add its rows by key", es);
 	}
 	if (es->analyze)
 		explain_counts(s, es);

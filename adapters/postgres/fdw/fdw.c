@@ -6,7 +6,7 @@
 
 PG_MODULE_MAGIC;
 
-int fdw_pruning = FPISA_PRUNING_NETWORK;
+int fdw_pruning = FPISA_PRUNING_AUTO;
 bool fdw_pushdown = true, fdw_preaggregate, fdw_exact_sum;
 int fdw_whole_table = FDW_WHOLE_NOTICE;
 double fdw_loss;
@@ -28,8 +28,8 @@ PGDLLEXPORT void _PG_init(void);
 void _PG_init(void)
 {
 	DefineCustomEnumVariable("fpisa.pruning",
-				 "Sets where rows are dropped or added up: network, workers, none or auto.", NULL,
-				 &fdw_pruning, FPISA_PRUNING_NETWORK, prunings, PGC_USERSET, 0, NULL, NULL, NULL);
+				 "Sets where rows are dropped or added up: auto, network, workers or none.", NULL,
+				 &fdw_pruning, FPISA_PRUNING_AUTO, prunings, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("fpisa.pushdown",
 				 "Enables asking workers for first rows and sums by key instead of all rows.", NULL,
 				 &fdw_pushdown, true, PGC_USERSET, 0, NULL, NULL, NULL);

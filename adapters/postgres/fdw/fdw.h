@@ -127,9 +127,9 @@ struct fdw_shape {
 	 */
 	bool one_more;
 	AttrNumber value; /* 0 if there is no value, or if `aggregated` has the values */
-	/* columns whose aggregates a query computes besides the number of rows; NIL if `value` is enough */
-	List *aggregated; /* 0 stands for the rows, which are only counted */
-	List *filters;	  /* for each of them, conditions of the rows to aggregate in the syntax of `where`, or "" */
+	/* columns whose aggregates a query computes beside the number of rows; NIL if `value` is enough */
+	List *aggregated; /* 0 stands for the rows, which are only counted, and -a for the number of distinct values of a */
+	List *filters; /* for each of them, conditions of the rows to aggregate in the syntax of `where`, or "" */
 	/*
 	 * forms of values that a query may use, the best form first, such as "int64 int128"; "" means any form, and
 	 * FDW_MIXED that no query at the aggregator takes the values
@@ -179,7 +179,7 @@ static inline int fdw_output_of(enum fdw_output aggregate, int k)
 /* Return the number of the answer's columns for an entry of `aggregated`. */
 static inline int fdw_aggregates_of(int column)
 {
-	return column ? FDW_AGGREGATES : 1;
+	return column > 0 ? FDW_AGGREGATES : 1;
 }
 
 /* State of a table during planning. */

@@ -43,6 +43,7 @@ struct groups {
 	struct fdw_shape shape;
 	bool counts_rows; /* whether the statement uses count(*), or count() of a column that is never NULL */
 	bool real_sums;	  /* whether a sum of reals is a real; shape.double_sums tells whether one is not */
+	int distinct;	  /* bytes that distinct values add to keys */
 	List *counted;	  /* counted columns that are never NULL */
 	List *targets;	  /* targets of the scan */
 	const char *why;
@@ -222,8 +223,8 @@ static const char *forms_of_both(const char *a, const char *b)
 	return *a == 'i' ? "int128" : "double";
 }
 
-/* Return the place in `aggregated` of the column with these conditions, or -1. Column 0 stands for the rows. */
-static int find_value(const struct groups *g, AttrNumber column, const char *filter)
+/* Return the place of the entry in `aggregated` with these conditions, or -1. */
+static int find_value(const struct groups *g, int column, const char *filter)
 {
 	for (int k = 0; k < list_length(g->shape.aggregated); k++)
 		if (list_nth_int(g->shape.aggregated, k) == column &&
@@ -232,8 +233,8 @@ static int find_value(const struct groups *g, AttrNumber column, const char *fil
 	return -1;
 }
 
-/* Aggregate the column for the rows that meet the conditions, and set the aggregate's output. */
-static bool add_value(struct groups *g, AttrNumber column, const char *filter, int *output)
+/* Add an entry of `aggregated` for the rows that meet the conditions, and set the aggregate's output. */
+static bool add_value(struct groups *g, int column, const char *filter, int *output)
 {
 	int k = find_value(g, column, filter);
 
@@ -260,6 +261,15 @@ static bool take_value(struct groups *g, const Var *v, const char *filter, int *
 					  format_type_with_typemod(v->vartype, v->vartypmod)));
 	g->shape.values = forms_of_both(g->shape.values, values);
 	return add_value(g, v->varattno, filter, output);
+}
+
+/* Count the distinct values of the column, which are in keys. */
+static bool take_distinct(struct groups *g, const Var *v, const char *filter, int *output)
+{
+	int bytes = key_bytes(g, v);
+
+	g->distinct = bytes > g->distinct ? bytes : g->distinct;
+	return bytes >= 0 && add_value(g, -v->varattno, filter, output);
 }
 
 /* Count the rows that meet the conditions. */
@@ -291,10 +301,9 @@ static bool take_aggregate(struct groups *g, const Aggref *a, int *output)
 					  "fpisa_avg, and sum and avg of integers and numeric, or with fpisa.exact_sum "
 					  "of all numbers",
 					  get_func_name(a->aggfnoid)));
-	if (a->aggdistinct || a->aggorder || a->agglevelsup)
-		return refuse(g, g->rel->why_all ?
-					 g->rel->why_all :
-					 "an aggregate has ORDER BY, or DISTINCT beside aggregates without it");
+	if (a->aggorder || a->agglevelsup || (a->aggdistinct && (*output == FDW_SUM || *output == FDW_AVG)))
+		return refuse(g, g->rel->why_all ? g->rel->why_all :
+						   "an aggregate has ORDER BY, or a sum or average has DISTINCT");
 	if (!filter)
 		return refuse(g, "workers cannot evaluate the FILTER of an aggregate");
 	if (a->aggsplit != AGGSPLIT_SIMPLE)
@@ -304,6 +313,8 @@ static bool take_aggregate(struct groups *g, const Aggref *a, int *output)
 	v = (const Var *)linitial_node(TargetEntry, a->args)->expr;
 	if (!is_column(g, (const Expr *)v))
 		return refuse(g, "the argument of an aggregate is not a plain column");
+	if (*output == FDW_COUNT && a->aggdistinct)
+		return take_distinct(g, v, filter, output);
 	if (*output == FDW_COUNT && not_null(g, v->varattno)) {
 		g->counted = list_append_unique_int(g->counted, v->varattno);
 		return take_rows(g, filter, output);
@@ -376,18 +387,18 @@ static bool expect_values(struct groups *g)
 
 /*
  * Take the simpler of two queries. With a single value, whose count is also the number of rows, rows have only the
- * value. Otherwise the key of a row ends with the number of its value.
+ * value. Otherwise the key of a row ends with the number of its value, after a distinct value if there is one.
  */
 static bool choose_query(struct groups *g)
 {
 	bool one = list_length(g->shape.aggregated) == 1 && !*strVal(linitial(g->shape.filters));
-	AttrNumber only = (AttrNumber)(one ? linitial_int(g->shape.aggregated) : 0);
+	AttrNumber only = (AttrNumber)(one ? Max(linitial_int(g->shape.aggregated), 0) : 0);
 	ListCell *cell;
 
 	if (!g->shape.aggregated)
 		return true;
 	if (!only || (g->counts_rows && !not_null(g, only))) {
-		g->shape.key_bytes++;
+		g->shape.key_bytes += (uint32)g->distinct + 1;
 		return fits_key(g);
 	}
 	g->shape.value = only;

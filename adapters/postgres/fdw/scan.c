@@ -82,6 +82,23 @@ static const char *conditions(const char *where)
 	return *where ? pg_server_to_any(where, (int)strlen(where), PG_UTF8) : NULL;
 }
 
+/*
+ * Return the name and type of a column that workers compare. A worker whose column has another type refuses the
+ * request.
+ */
+static char *typed(Oid table, AttrNumber column)
+{
+	return psprintf("%s %s", fdw_column_of(table, column), fdw_worker_type(get_atttype(table, column)));
+}
+
+/* Return an entry of the list of values, without conditions. */
+static char *value_text(Oid table, int column)
+{
+	return column > 0 ? fdw_column_of(table, (AttrNumber)column) :
+	       column	  ? psprintf("count(distinct %s)", typed(table, (AttrNumber)-column)) :
+			    "*";
+}
+
 /* Return the list of the aggregated columns with their conditions, in UTF-8. */
 static const char *value_list(const struct fdw_scan *s)
 {
@@ -91,22 +108,11 @@ static const char *value_list(const struct fdw_scan *s)
 	initStringInfo(&values);
 	forboth(column, s->shape.aggregated, filter, s->shape.filters)
 	{
-		AttrNumber is = (AttrNumber)lfirst_int(column);
-
-		appendStringInfo(&values, "%s%s", values.len ? "," : "", is ? fdw_column_of(s->table, is) : "*");
+		appendStringInfo(&values, "%s%s", values.len ? "," : "", value_text(s->table, lfirst_int(column)));
 		if (*strVal(lfirst(filter)))
 			appendStringInfo(&values, " filter (%s)", strVal(lfirst(filter)));
 	}
 	return conditions(values.data);
-}
-
-/*
- * Return the name and type of a column that workers compare. A worker whose column has another type refuses the
- * request.
- */
-static char *typed(Oid table, AttrNumber column)
-{
-	return psprintf("%s %s", fdw_column_of(table, column), fdw_worker_type(get_atttype(table, column)));
 }
 
 /* Return the first columns of the join that fit the filter, such as "a int32=b int32,c date=d date". */

@@ -112,7 +112,7 @@ void fdw_check_types(const struct fdw_scan *s)
 		check_type(s, s->shape.value, c, i + LEAST);
 	foreach(cell, s->shape.aggregated)
 	{
-		if (lfirst_int(cell))
+		if (lfirst_int(cell) > 0)
 			check_type(s, (AttrNumber)lfirst_int(cell), c, i + 1 + LEAST);
 		i += (uint32)fdw_aggregates_of(lfirst_int(cell));
 	}
@@ -248,9 +248,9 @@ static void check_group(const struct fdw_scan *s, const char *const *row)
 	{
 		AttrNumber column = (AttrNumber)lfirst_int(cell);
 
-		if (column)
+		if (column > 0)
 			check_sum(s, column, fdw_output_of(FDW_SUM, k), aggregates);
-		if (column && !*strVal(lfirst(filter)))
+		if (column > 0 && !*strVal(lfirst(filter)))
 			check_nulls(s, column, *count, *aggregates);
 		aggregates += fdw_aggregates_of(column);
 		k++;

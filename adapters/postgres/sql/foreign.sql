@@ -1,5 +1,6 @@
 -- Options of servers, mappings and tables, and requests to workers. Plans do not need running workers.
 \set VERBOSITY terse
+SET fpisa.pruning = network;
 CREATE SERVER far FOREIGN DATA WRAPPER fpisa;
 CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '');
 CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '127.0.0.1', host 'x');
@@ -48,7 +49,7 @@ SET fpisa.pruning = workers;
 EXPLAIN (COSTS OFF) SELECT * FROM t ORDER BY x LIMIT 10;
 SET fpisa.pruning = none;
 EXPLAIN (COSTS OFF) SELECT * FROM t ORDER BY x LIMIT 10;
-RESET fpisa.pruning;
+SET fpisa.pruning = network;
 SET fpisa.pushdown = off;
 EXPLAIN (COSTS OFF) SELECT * FROM t ORDER BY x LIMIT 10;
 EXPLAIN (COSTS OFF) SELECT i, max(x) FROM t GROUP BY i;

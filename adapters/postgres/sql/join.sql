@@ -1,5 +1,6 @@
 -- Joins of tables at the same workers. Show which joins the aggregator's filter prunes, and by which columns. Plans do
 -- not need running workers.
+SET fpisa.pruning = network;
 CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '127.0.0.1', aggregator '127.0.0.1', queries 'join 1 key-bytes 16 filter bitmap');
 CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '127.0.0.1', aggregator '127.0.0.1', queries 'join 1 key-bytes 16');
 CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '127.0.0.1', aggregator '127.0.0.1', queries 'join 1 key-bytes 16 filter cuckoo');
@@ -72,7 +73,7 @@ RESET fpisa.preaggregate;
 -- Session settings, and queries at the aggregator.
 SET fpisa.pruning = workers;
 EXPLAIN (COSTS OFF) SELECT * FROM big JOIN small USING (k) WHERE small.n = 1;
-RESET fpisa.pruning;
+SET fpisa.pruning = network;
 SET fpisa.pushdown = off;
 EXPLAIN (COSTS OFF) SELECT * FROM big JOIN small USING (k) WHERE small.n = 1;
 RESET fpisa.pushdown;

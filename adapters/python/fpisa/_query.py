@@ -112,7 +112,7 @@ def collect(answer: Answer) -> pyarrow.Table:
 
 
 def query(table: str, workers: List, *, key_file: Union[str, os.PathLike[str], None] = None, by: List = None,
-          value: List = None, distinct: Optional[str] = None, double_sums: bool = False, total: bool = False, limit: int = 0,
+          value: List = None, distinct: List = None, double_sums: bool = False, total: bool = False, limit: int = 0,
           ascending: bool = False, nulls_first: bool = False, columns: List = None, where: Optional[str] = None,
           join: Optional[str] = None, on: List = None, join_where: Optional[str] = None, prune: Optional[str] = None,
           preaggregate: bool = False, aggregator: Optional[str] = None, query: int = 0, token: int = 0, local_port: int = 0,
@@ -122,23 +122,23 @@ def query(table: str, workers: List, *, key_file: Union[str, os.PathLike[str], N
 
     key_file  the key file, whose last key is used. The default is the file that FPISA_KEY names
     value     the column to order by with `limit`, or the columns to aggregate with `by` or `total`
-    prune     "network", "workers", "none" or "auto". The default is "network" with an aggregator or a join, else "auto"
+    distinct  the columns whose distinct values are counted with `by` or `total`
+    prune     "auto", which is the default, "network", "workers" or "none"
     query     the number of the query at `aggregator`
     timeout   seconds without progress, after which the query fails
 
     An answer is exact and complete. Otherwise the call raises Error.
     """
-    default = "auto" if aggregator is None and join is None else "network"
     several = listed(value, "value")
     first = several if several is None or limit or not set(b",(*") & set(several) else None
     with opened(QueryOptions(
             table=text(table, "table"), workers=listed(workers, "workers"),
             key_file=text(None if key_file is None else os.fsencode(key_file), "key_file"), by=listed(by, "by"), value=first,
-            values=None if first else several, distinct=text(distinct, "distinct"), double_sums=bool(double_sums),
+            values=None if first else several, distinct=listed(distinct, "distinct"), double_sums=bool(double_sums),
             total=bool(total), limit=in_range(limit, 64, "limit"),
             ascending=bool(ascending), nulls_first=bool(nulls_first), columns=listed(columns, "columns"),
             where=text(where, "where"), join=text(join, "join"), on=listed(on, "on"), join_where=text(join_where, "join_where"),
-            pruning=number_of(PRUNINGS, default if prune is None else prune, "prune"), preaggregate=bool(preaggregate),
+            pruning=number_of(PRUNINGS, "auto" if prune is None else prune, "prune"), preaggregate=bool(preaggregate),
             aggregator=text(aggregator, "aggregator"), query=in_range(query, 32, "query"), token=in_range(token, 64, "token"),
             local_port=in_range(local_port, 16, "local_port"), worker_port=in_range(worker_port, 16, "worker_port"),
             timeout_ms=milliseconds(timeout, "timeout", 0))) as pointer:

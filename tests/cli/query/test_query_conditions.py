@@ -143,6 +143,24 @@ def test_having_that_the_answer_lacks(worker):
         assert status == 0 and len(out.splitlines()) == 2, (having, err)
 
 
+def test_having_of_distinct(worker):
+    """Distinct values without NULL are counted beside other aggregates, and --having may name their number."""
+    rows = [(1, 2.0, "x"), (1, 2.0, "y"), (1, 3.0, "x"), (2, 2.0, None), (2, 2.0, "x")]
+    worker.table("distinct", ["k int32 not null", "a real", "s text"], rows)
+    distinct = "--distinct", "a,s text"
+    filtered = "a,count(distinct s) filter (a<3)"
+    for options, want in ((distinct, ["k,count,count(distinct a),count(distinct s)", "1,3,2,2", "2,2,1,1"]),
+                          (("--value", filtered, "--distinct", "a"), ["k,count,count(a),sum(a),min(a),max(a),avg(a),count(distinct s) filter (a<3),count(distinct a)",
+                                                                      "1,3,3,7,2,3,2.3333333333333335,2,2", "2,2,2,4,2,2,2,1,1"]),
+                          ((*distinct, "--having", "count(distinct a)>1"), ["k,count,count(distinct a),count(distinct s)", "1,3,2,2"]),
+                          (("--value", filtered, "--having", "count(distinct s) filter (a<3)=1"), None)):
+        status, out, err = ask(worker, "--by", "k", *options, table="distinct")
+        assert status == 0 and [out.splitlines()[0], *sorted(out.splitlines()[1:])] == (want or [out.splitlines()[0], "2,2,2,4,2,2,2,1"]), (options, out, err)
+    for option, status, says in (("a,", 1, "is not a column"), ("c", 1, "the schema has no column 'c'"), ("a)", 1, "is a list of columns")):
+        got = ask(worker, "--by", "k", "--distinct", option, table="distinct")
+        assert got[0] == status and not got[1] and says in got[2], (option, got)
+
+
 def test_having_specials(worker):
     """NaN is greater than all numbers, infinities are numbers, and a group without values satisfies no comparison."""
     rows = [(1, math.nan), (2, math.inf), (3, -math.inf), (4, None), (5, 1e-45)]

@@ -223,19 +223,37 @@ def check_filters(t, prune):
 
 
 def check_distinct(t, prune):
+    """Count distinct values of up to two columns, half of the time beside other aggregates, and of rows that meet conditions."""
     rng = t.rng
     keys = rng.sample(list(t.columns), rng.choice((0, 1, 2)))
-    value = rng.choice(list(t.columns))
-    where, sql = t.where()
-    groups = {} if keys else {(): []}
-    for row in t.rows([*keys, value], sql):
-        groups.setdefault(row[:-1], []).append(row[-1])
-    pairs = [(*key, v) for key, there in groups.items() for v in there]
-    options = (*(("--by", ",".join(keys)) if keys else ("--total",)), "--distinct", value, *where, *prune)
-    if any(key_bytes([t.columns[k] for k in (*keys, value)], pair) > 32 for pair in pairs):
+    columns, where, (ours, theirs) = rng.sample(list(t.columns), rng.choice((1, 1, 2))), t.where(), t.condition()
+    other = rng.choice(t.numbers()) if rng.random() < 0.5 else None
+    groups = {} if keys else {(): ([], [])}
+    for i, sql in enumerate((where[1], f"({where[1]}) AND ({theirs})")):
+        for row in t.rows([*keys, *columns, *([other] if other else [])], sql):
+            groups.setdefault(row[:len(keys)], ([], []))[i].append(row[len(keys):])
+    options = (*(("--by", ",".join(keys)) if keys else ("--total",)), *where[0], *prune)
+    filtered = rng.random() < 0.5
+    values = [*([other] if other else []), *([f"count(distinct {columns[0]}) filter ({ours})"] if filtered else [])]
+    options += (*(("--value", ",".join(values)) if values else ()), "--distinct", ",".join(columns))
+    if any(key_bytes([t.columns[k] for k in (*keys, c)], (*key, row[i])) - 1 > 31
+           for key, there in groups.items() for row in there[0] for i, c in enumerate(columns) if row[i] is not None) or \
+            any(key_bytes([t.columns[k] for k in keys], key) > 31 for key in groups):
         return t.ask(*options, fails="the key needs")
-    got = {tuple(canonical(t.kind(c), v) for c, v in zip(keys, row)): row[len(keys):] for row in t.ask(*options)}
-    assert got == {key: [str(len(there)), str(len({v for v in there if v is not None}))] for key, there in groups.items()}, options
+    rows = t.ask(*options)
+    assert len(rows) == len(groups), options
+    for row in rows:
+        every, some = groups[tuple(canonical(t.kind(c), v) for c, v in zip(keys, row))]
+        want = [str(len(every))]
+        if other:
+            found, kind = [r[-1] for r in every if r[-1] is not None], t.kind(other)
+            count, total, least, most = row[len(keys) + 1:len(keys) + 5]
+            sums = (exact(found, kind), min(found, key=order(kind)), max(found, key=order(kind))) if found else (None,) * 3
+            assert int(count) == len(found) and tuple(canonical(kind, v) for v in (total, least, most)) == sums, (options, row)
+            want += row[len(keys) + 1:len(keys) + 6]
+        want += [str(len({r[0] for r in some if r[0] is not None}))] if filtered else []
+        want += [str(len({r[i] for r in every if r[i] is not None})) for i in range(len(columns))]
+        assert row[len(keys):] == want, (options, row)
 
 
 def check_several(t, prune):
@@ -303,6 +321,6 @@ def test_statements():
             t = Table(db, rng, w, number)
             for _ in range(STATEMENTS):
                 prune = "--prune", rng.choice(("none", "workers"))
-                rng.choice((check_groups, check_groups, check_several, check_filters, check_filters, check_distinct, check_count, check_first, check_rows))(t, prune)
+                rng.choice((check_groups, check_groups, check_several, check_filters, check_filters, check_distinct, check_distinct, check_count, check_first, check_rows))(t, prune)
     finally:
         w.close()

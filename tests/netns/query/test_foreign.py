@@ -67,7 +67,7 @@ def test_random_tables(far):
     for i in range(15):
         table = foreign_random.Table(rng)
         far.deal("random", table.schema, table.rows)
-        ways = "", "SET fpisa.preaggregate = on;", "SET fpisa.debug_loss = 0.1;"
+        ways = "", "SET fpisa.pruning = auto;", "SET fpisa.preaggregate = on;", "SET fpisa.debug_loss = 0.1;"
         wrong = foreign_random.ask(far, table, "near", "far", "far", "random", rng.choice(ways), 4)
         assert not wrong, wrong[0]
 

@@ -20,7 +20,8 @@ enum aggregate { COUNT, SUM, MIN, MAX, AVG, AGGREGATES };
 
 _Static_assert(sizeof(aggregates) / sizeof(aggregates[0]) == AGGREGATES, "each aggregate has a position");
 
-#define NAME_MORE sizeof("count() filter ()") /* bytes of the name of an aggregate besides its value and conditions */
+/* maximum size in bytes of the name of an aggregate without its value and conditions */
+#define NAME_MORE sizeof("count(distinct ) filter ()")
 #define COLUMN_TEXT (FPISA_COLUMN_NAME + FPISA_COLUMN_TYPE_MOST + 16)
 #define CELL FPISA_DECIMAL_TEXT /* maximum size in bytes of a group's column as text */
 
@@ -109,7 +110,7 @@ static int choose_form(struct fpisa_query *q)
 
 	q->form = 0;
 	for (uint32_t i = 0; i < w->is.values; i++) {
-		if (fpisa_column_is_rows(fpisa_query_value(w, i)))
+		if (fpisa_query_is_counted(q, i))
 			continue;
 		q->form = fpisa_form_of_both(q->form, fpisa_column_form(fpisa_query_value(w, i)));
 		if (!q->form && q->numbered && fpisa_query_is_direct(q))
@@ -127,13 +128,28 @@ static int choose_form(struct fpisa_query *q)
 	return 0;
 }
 
+/* Return the most bytes of a value in a key, among the values of columns whose distinct values are counted. */
+static size_t distinct_most(const struct fpisa_query *q)
+{
+	size_t most = 0;
+
+	for (uint32_t i = 0; i < q->worker[0].is.values; i++) {
+		struct fpisa_column c = *fpisa_query_value(&q->worker[0], i);
+
+		c.not_null = 1;
+		if (fpisa_query_is_distinct(q, i) && fpisa_key_most(&c) > most)
+			most = fpisa_key_most(&c);
+	}
+	return most;
+}
+
 /* Choose the length of keys for direct rows. Choose the shortest, but include a count if rows need one. */
 static void choose_keys(struct fpisa_query *q)
 {
 	const struct fpisa_query_worker *w = &q->worker[0];
 	int counts = q->options.preaggregate || q->options.pruning == FPISA_PRUNING_WORKERS || q->numbered ||
 		     fpisa_form_is_wide(q->form);
-	size_t most = q->numbered;
+	size_t most = q->numbered + distinct_most(q);
 
 	for (uint32_t i = 0; i < w->is.keys; i++)
 		most += fpisa_key_most(&w->columns[i]);
@@ -164,10 +180,10 @@ static uint32_t before_aggregates(const struct fpisa_query *q)
 	return q->worker[0].is.keys + q->numbered;
 }
 
-/* Return the number of aggregates of a value. Rows are only counted. */
-static uint32_t aggregates_of(const struct fpisa_column *c)
+/* Return the number of aggregates of value `i`. */
+static uint32_t aggregates_of(const struct fpisa_query *q, uint32_t i)
 {
-	return fpisa_column_is_rows(c) ? 1 : AGGREGATES;
+	return fpisa_query_is_counted(q, i) ? 1 : AGGREGATES;
 }
 
 static uint32_t count_aggregates(const struct fpisa_query *q)
@@ -175,14 +191,15 @@ static uint32_t count_aggregates(const struct fpisa_query *q)
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < q->worker[0].is.values; i++)
-		n += aggregates_of(fpisa_query_value(&q->worker[0], i));
+		n += aggregates_of(q, i);
 	return n;
 }
 
 /* Write the name of the aggregate of a value. Return the bytes of the name. */
 static size_t put_name(char *to, enum aggregate aggregate, const struct fpisa_value_entry *e)
 {
-	int n = sprintf(to, "%s(%.*s)", aggregates[aggregate].name, (int)e->name, e->text);
+	int n = sprintf(to, "%s(%s%.*s)", aggregates[aggregate].name, e->distinct ? "distinct " : "", (int)e->name,
+			e->text);
 
 	if (e->filter)
 		n += sprintf(to + n, " filter (%.*s)", (int)e->filter_len, e->filter);
@@ -203,7 +220,7 @@ static int describe_aggregates(struct fpisa_query *q)
 	for (uint32_t i = 0; i < w->is.values && fpisa_value_next(&list, &e) > 0; i++) {
 		const struct fpisa_column *c = fpisa_query_value(w, i);
 
-		for (enum aggregate k = COUNT; k < aggregates_of(c); k++, out++) {
+		for (enum aggregate k = COUNT; k < aggregates_of(q, i); k++, out++) {
 			*out = aggregates[k];
 			if (k == SUM && q->options.double_sums)
 				out->type = FPISA_COLUMN_DOUBLE;
@@ -220,23 +237,7 @@ static int describe_aggregates(struct fpisa_query *q)
 /* Return the number of columns of an answer with groups. */
 static uint32_t count_columns(const struct fpisa_query *q)
 {
-	if (q->distinct)
-		return q->worker[0].is.keys + 1;
 	return before_aggregates(q) + (q->value ? count_aggregates(q) : 1);
-}
-
-/* Describe the number of distinct values, which follows the number of rows. */
-static int describe_distinct(struct fpisa_query *q)
-{
-	const struct fpisa_query_worker *w = &q->worker[0];
-
-	if (asprintf(&q->names, "count(distinct %s)", w->columns[w->is.keys - 1].name) < 0) {
-		q->names = NULL;
-		return fpisa_fail(-ENOMEM, "not enough memory for the answer's columns; " FPISA_MORE_MEMORY);
-	}
-	q->out[w->is.keys] = aggregates[COUNT];
-	q->out[w->is.keys].name = q->names;
-	return 0;
 }
 
 int fpisa_query_describe(struct fpisa_query *q)
@@ -256,14 +257,13 @@ int fpisa_query_describe(struct fpisa_query *q)
 	q->space = groups ? malloc(q->n_out * CELL) : NULL;
 	if (!q->out || !q->text || (groups && !q->space))
 		return fpisa_fail(-ENOMEM, "not enough memory for the answer's columns; " FPISA_MORE_MEMORY);
-	n -= q->distinct;
 	for (uint32_t i = 0; i < n; i++)
 		q->out[i] = (struct fpisa_query_column){w->columns[first + i].name, w->columns[first + i].type,
 							w->columns[first + i].not_null};
 	if (!groups)
 		return 0;
 	q->out[n] = aggregates[COUNT];
-	return q->distinct ? describe_distinct(q) : describe_aggregates(q);
+	return describe_aggregates(q);
 }
 
 /*
@@ -277,13 +277,13 @@ static const struct fpisa_column *source_of(const struct fpisa_query *q, uint32_
 	*aggregate = AGGREGATES;
 	if (q->kind != FPISA_QUERY_TABLE)
 		return &w->columns[w->is.keys + i];
-	if (i < w->is.keys - q->distinct)
+	if (i < w->is.keys)
 		return &w->columns[i];
 	if (i < before_aggregates(q))
 		return NULL;
 	i -= before_aggregates(q);
-	for (uint32_t k = 0; k < w->is.values; i -= aggregates_of(fpisa_query_value(w, k++)))
-		if (i < aggregates_of(fpisa_query_value(w, k))) {
+	for (uint32_t k = 0; k < w->is.values; i -= aggregates_of(q, k++))
+		if (i < aggregates_of(q, k)) {
 			*aggregate = i;
 			return fpisa_query_value(w, k);
 		}
@@ -422,7 +422,7 @@ const char *fpisa_query_plan(struct fpisa_query *q)
 		snprintf(q->plan, sizeof(q->plan), "each worker adds its rows by key, and sends the sums %s", how);
 	else
 		snprintf(q->plan, sizeof(q->plan),
-			 "%u of %u workers send most rows %s, because their first rows have too many keys to add them",
+			 "%u of %u workers have stopped adding rows by key, because of too many keys, and send the others %s",
 			 stopped, q->n_workers, how);
 	return q->plan;
 }
@@ -769,8 +769,6 @@ static int aggregate_texts(struct fpisa_query *q, const struct fpisa_query_group
 	const struct fpisa_query_config *config = fpisa_groups_config(&q->groups, g->key);
 
 	count_text(q, g, i);
-	if (fpisa_column_is_rows(c))
-		return 0;
 	for (enum aggregate a = SUM; a < AGGREGATES; a++)
 		q->text[i + a] = NULL;
 	if (!g->count || !fpisa_group_has_values(config, g))
@@ -791,9 +789,7 @@ static int empty_total(struct fpisa_query *q)
 
 	memset(q->text, 0, q->n_out * sizeof(*q->text));
 	strcpy(give(q, 0), "0");
-	if (q->distinct)
-		strcpy(give(q, 1), "0");
-	for (uint32_t k = 0; k < q->worker[0].is.values; i += aggregates_of(fpisa_query_value(&q->worker[0], k++)))
+	for (uint32_t k = 0; k < q->worker[0].is.values; i += aggregates_of(q, k++))
 		strcpy(give(q, i), "0");
 	return 1;
 }
@@ -810,13 +806,13 @@ static int next_group(struct fpisa_query *q, const struct fpisa_query_group **g)
 	return rc == -EEXIST ? fpisa_query_key_twice(q) : rc;
 }
 
-/* Write the columns of the key. Set *bytes to the bytes of these columns, without a column of distinct values. */
+/* Write the columns of the key. Set *bytes to the bytes of these columns. */
 static int key_texts(struct fpisa_query *q, const struct fpisa_query_group *g, size_t *bytes)
 {
 	const struct fpisa_query_worker *w = &q->worker[0];
 	size_t at = 0, most = q->groups.config.key_bytes - q->numbered;
 
-	for (uint32_t i = 0; i < w->is.keys - q->distinct; i++) {
+	for (uint32_t i = 0; i < w->is.keys; i++) {
 		int null = 0,
 		    end = fpisa_key_take((const uint8_t *)g->key, at, most, &w->columns[i], cell(q, i), CELL, &null);
 
@@ -830,59 +826,63 @@ static int key_texts(struct fpisa_query *q, const struct fpisa_query_group *g, s
 }
 
 /*
- * Write the aggregates of all values of the key whose group has number 0. The groups of its values are the next ones in
- * the order of keys.
+ * Write the aggregates of a group with this number, whose first output is `i`. The groups of distinct values are only
+ * counted later. The return value is the same as for aggregate_texts().
  */
-static int next_values(struct fpisa_query *q, const struct fpisa_query_group *g)
+static int value_texts(struct fpisa_query *q, const struct fpisa_query_group *g, uint32_t number, uint32_t i)
 {
-	const uint32_t last = q->groups.config.key_bytes - 1;
-	uint32_t i = before_aggregates(q);
-	uint8_t key[sizeof(g->key)];
-	int rc = 1;
+	if (number && fpisa_query_is_distinct(q, number - 1))
+		return 0;
+	if (number && !fpisa_query_is_counted(q, number - 1))
+		return aggregate_texts(q, g, fpisa_query_value(&q->worker[0], number - 1), i);
+	count_text(q, g, i);
+	return 0;
+}
 
-	memcpy(key, g->key, sizeof(key));
-	if (key[last])
-		return bad_key();
-	count_text(q, g, q->worker[0].is.keys);
-	for (uint32_t k = 0; rc > 0 && k < q->worker[0].is.values; k++) {
-		const struct fpisa_column *c = fpisa_query_value(&q->worker[0], k);
+/* Write how many of the key's groups have distinct values. Check that there is one group of each other number. */
+static int count_groups(struct fpisa_query *q, const uint64_t *found, const uint32_t *at)
+{
+	int rc = found[0] == 1 ? 0 : bad_key();
 
-		key[last] = (uint8_t)(k + 1);
-		rc = next_group(q, &g);
-		if (rc >= 0 && (!rc || memcmp(key, g->key, last + 1)))
-			return bad_key();
-		if (rc > 0)
-			rc = aggregate_texts(q, g, c, i) ? -EILSEQ : 1;
-		i += aggregates_of(c);
+	for (uint32_t k = 0; !rc && k < q->worker[0].is.values; k++) {
+		if (fpisa_query_is_distinct(q, k))
+			snprintf(give(q, at[k + 1]), CELL, "%llu", (unsigned long long)found[k + 1]);
+		else if (found[k + 1] != 1)
+			rc = bad_key();
 	}
 	return rc;
 }
 
 /*
- * Count the rows and the distinct values of the key whose first group is `g`. The groups have the key and a value, and
- * the groups of a key follow each other. The first `bytes` bytes of a group's key are the key. Keep the first group of
- * the next key in q->ahead.
+ * Write the aggregates of all values of the key whose first group is `g`. The groups of a key have the key in their
+ * first `bytes` bytes, and follow each other. The last byte of a group's key is 0 for the number of rows, or the number
+ * of a value. Keep the first group of the next key in q->ahead.
  */
-static int next_distinct(struct fpisa_query *q, const struct fpisa_query_group *g, size_t bytes)
+static int next_values(struct fpisa_query *q, const struct fpisa_query_group *g, size_t bytes)
 {
-	const struct fpisa_query_worker *w = &q->worker[0];
-	const int may_be_null = !w->columns[w->is.keys - 1].not_null;
+	const uint32_t values = q->worker[0].is.values, last = q->groups.config.key_bytes - 1;
+	uint64_t found[FPISA_COLUMNS_MOST + 1] = {0};
+	uint32_t at[FPISA_COLUMNS_MOST + 2]; /* first output of each number */
 	uint8_t key[sizeof(g->key)];
-	uint64_t rows = 0, values = 0;
 	int rc;
 
 	memcpy(key, g->key, sizeof(key));
+	at[0] = q->worker[0].is.keys;
+	at[1] = before_aggregates(q);
+	for (uint32_t k = 0; k < values; k++)
+		at[k + 2] = at[k + 1] + aggregates_of(q, k);
 	do {
-		rows += g->count;
-		values += !may_be_null || !((const uint8_t *)g->key)[bytes];
-		rc = next_group(q, &g);
+		uint8_t number = ((const uint8_t *)g->key)[last];
+
+		if (number > values)
+			return bad_key();
+		found[number]++;
+		rc = value_texts(q, g, number, at[number]) ?: next_group(q, &g);
 	} while (rc > 0 && !memcmp(key, g->key, bytes));
 	q->is_ahead = rc > 0;
 	if (rc > 0)
 		q->ahead = *g;
-	snprintf(give(q, w->is.keys - 1), CELL, "%llu", (unsigned long long)rows);
-	snprintf(give(q, w->is.keys), CELL, "%llu", (unsigned long long)values);
-	return rc < 0 ? rc : 1;
+	return rc < 0 ? rc : count_groups(q, found, at) ?: 1;
 }
 
 static int next_of_groups(struct fpisa_query *q)
@@ -899,10 +899,8 @@ static int next_of_groups(struct fpisa_query *q)
 	rc = key_texts(q, g, &bytes);
 	if (rc)
 		return rc;
-	if (q->distinct)
-		return next_distinct(q, g, bytes);
 	if (q->numbered)
-		return next_values(q, g);
+		return next_values(q, g, bytes);
 	if (q->value)
 		rc = aggregate_texts(q, g, fpisa_query_value(&q->worker[0], 0), before_aggregates(q));
 	else

@@ -440,6 +440,21 @@ static size_t entry_length(const char *text, int *open)
 	return n;
 }
 
+/* If the entry counts distinct values, reduce its text to the column in parentheses. Return 0 or -EINVAL. */
+static int take_distinct(struct fpisa_value_entry *e)
+{
+	const size_t n = strlen(FPISA_COUNT_DISTINCT);
+
+	if (strncmp(e->text, FPISA_COUNT_DISTINCT, n) != 0)
+		return 0;
+	if (e->len < n + 2 || e->text[e->len - 1] != ')' || memchr(e->text + n, ')', e->len - n - 1))
+		return -EINVAL;
+	e->distinct = 1;
+	e->text += n;
+	e->len -= n + 1;
+	return 0;
+}
+
 int fpisa_value_next(const char **list, struct fpisa_value_entry *e)
 {
 	const char *text = *list + strspn(*list, " "), *filter;
@@ -453,11 +468,13 @@ int fpisa_value_next(const char **list, struct fpisa_value_entry *e)
 	open |= text[n] && !**list;
 	filter = memmem(text, n, FILTER, strlen(FILTER));
 	*e = (struct fpisa_value_entry){.text = text, .len = filter ? (size_t)(filter - text) : n};
-	e->name = strcspn(text, " ,");
+	if (open || take_distinct(e))
+		return -EINVAL;
+	e->name = strcspn(e->text, " ,)");
 	if (!filter)
-		return open ? -EINVAL : 1;
+		return 1;
 	e->filter = filter + strlen(FILTER);
-	if (open || text[n - 1] != ')')
+	if (text[n - 1] != ')')
 		return -EINVAL;
 	e->filter_len = (size_t)(text + n - 1 - e->filter);
 	return 1;

@@ -121,20 +121,25 @@ static inline int fpisa_column_is_float(const struct fpisa_column *c)
 /* The column *. */
 extern const struct fpisa_column fpisa_column_rows;
 
+#define FPISA_COUNT_DISTINCT "count(distinct "
+
 /*
- * An entry of a list of values: "COLUMN", "COLUMN TYPE" or "*", and then possibly " filter (CONDITIONS)". The entry's
- * aggregates are of the rows that meet the conditions (condition.h).
+ * An entry of a list of values: "COLUMN", "COLUMN TYPE", "count(distinct COLUMN)", "count(distinct COLUMN TYPE)" or "*",
+ * and then possibly " filter (CONDITIONS)". The entry's aggregates are of the rows that meet the conditions
+ * (condition.h).
  */
 struct fpisa_value_entry {
-	const char *text, *filter; /* `filter` is the conditions, or NULL */
+	const char *text, *filter; /* `text` is the column; `filter` is the conditions, or NULL */
 	size_t len;		   /* bytes of the column and the type */
 	size_t name;		   /* bytes of the column */
 	size_t filter_len;
+	int distinct; /* count the distinct values of the column */
 };
 
 /*
  * Take the next entry of the list, and move *list behind it. Return 1, 0 at the end of the list, or -EINVAL if a
- * parenthesis or a quote is not closed, if text follows the conditions, or if a comma ends the list.
+ * parenthesis or a quote is not closed, if text follows the conditions or the parenthesis of a column, or if a comma
+ * ends the list.
  */
 int fpisa_value_next(const char **list, struct fpisa_value_entry *e);
 

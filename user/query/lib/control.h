@@ -85,7 +85,9 @@ struct fpisa_query_open {
 	__u64 seed;
 	/*
 	 * 1: the last byte of a key is 0 in a row that only counts, which each row of the table has, and 1 + i in a row
-	 * with the value of column i; 0: rows have the value of one column at most
+	 * with the value of column i. If the distinct values of column i are counted, the row has the value in the key,
+	 * behind the columns of the key, and only counts; a NULL has no row. 0: rows have the value of one column at
+	 * most
 	 */
 	__u32 numbered;
 	__u32 zero;

@@ -95,7 +95,7 @@ static uint64_t find_doubles(const struct fpisa_query *q, uint32_t form)
 
 	for (uint32_t i = 0; q->numbered && fpisa_form_is_integer(form) && i < q->worker[0].is.values; i++)
 		doubles |= (uint64_t)fpisa_column_is_float(fpisa_query_value(&q->worker[0], i)) << i;
-	return doubles;
+	return doubles & ~q->distinct;
 }
 
 static int begin_groups(struct fpisa_query *q, uint32_t key_bytes, uint32_t form)
@@ -104,7 +104,7 @@ static int begin_groups(struct fpisa_query *q, uint32_t key_bytes, uint32_t form
 
 	q->groups.spill = q->options.spill;
 	q->groups.spill_arg = q->options.spill_arg;
-	q->groups.ordered = q->numbered || q->distinct;
+	q->groups.ordered = q->numbered;
 	q->groups.doubles = find_doubles(q, form);
 	return rc;
 }
@@ -129,7 +129,7 @@ static int check_form(const struct fpisa_query *q)
 	for (uint32_t i = 0; i < w->is.values; i++) {
 		const struct fpisa_column *c = fpisa_query_value(w, i);
 
-		if (fpisa_column_is_rows(c) || fpisa_column_fits(c, q->member.form))
+		if (fpisa_query_is_counted(q, i) || fpisa_column_fits(c, q->member.form))
 			continue;
 		fpisa_column_type_text(c, type);
 		return fpisa_fail(

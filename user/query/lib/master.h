@@ -62,9 +62,9 @@ struct fpisa_query {
 	char *table, *value, *by, *columns, *where, *key_file;
 	char *join, *on, *there, *join_where;
 	struct fpisa_psk psk;
-	uint8_t kind;	  /* FPISA_QUERY_SCAN or an enum fpisa_job_kind */
-	uint8_t distinct; /* the last column of `by` is the column whose distinct values are counted */
-	uint8_t numbered; /* keys end with the number of a value, and `value` is a list of columns (control.h) */
+	uint8_t kind;	   /* FPISA_QUERY_SCAN or an enum fpisa_job_kind */
+	uint8_t numbered;  /* keys end with the number of a value, and `value` is a list of columns (control.h) */
+	uint64_t distinct; /* bit i: the distinct values of column i of `value` are counted */
 	struct fpisa_address aggregator;
 	uint16_t aggregator_port;
 	int poll, timer;
@@ -103,8 +103,8 @@ struct fpisa_query {
 	uint32_t n_out;
 	uint8_t automatic; /* options.pruning was FPISA_PRUNING_AUTO */
 	char plan[192];
-	char *names; /* names of aggregates of several columns, or of the number of distinct values */
-	/* whether `ahead` is the next group, which was read to find the end of a key with distinct values */
+	char *names; /* names of aggregates of several columns */
+	/* whether `ahead` is the next group, which was read to find the end of a key with several values */
 	int is_ahead;
 	struct fpisa_query_group ahead;
 	uint64_t next; /* index of the answer's next row */
@@ -122,6 +122,18 @@ struct fpisa_query {
 static inline const struct fpisa_column *fpisa_query_value(const struct fpisa_query_worker *w, uint32_t i)
 {
 	return &w->columns[w->is.keys + w->is.columns + i];
+}
+
+/* Return whether the distinct values of column `i` are counted. */
+static inline int fpisa_query_is_distinct(const struct fpisa_query *q, uint32_t i)
+{
+	return (int)(q->distinct >> i & 1);
+}
+
+/* Return whether value `i` is only counted. Its rows have no value, and its only aggregate is a number. */
+static inline int fpisa_query_is_counted(const struct fpisa_query *q, uint32_t i)
+{
+	return fpisa_query_is_distinct(q, i) || fpisa_column_is_rows(fpisa_query_value(&q->worker[0], i));
 }
 
 /* Return whether a value of the worker may be NULL. */

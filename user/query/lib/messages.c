@@ -64,7 +64,10 @@ static int is_column(struct fpisa_column *c)
 	return fpisa_column_valid(c) && fpisa_column_name_valid(c->name) && c->not_null <= 1;
 }
 
-/* Return whether the values are the columns of the request, and have the types of numbers, dates or timestamps. */
+/*
+ * Return whether the values are the columns of the request, and have the types of numbers, dates or timestamps. The
+ * values of a column that are only counted may have any type of keys.
+ */
 static int are_values(const struct fpisa_query *q, const struct fpisa_query_worker *w)
 {
 	const char *list = q->value ? q->value : "";
@@ -73,8 +76,8 @@ static int are_values(const struct fpisa_query *q, const struct fpisa_query_work
 	for (uint32_t i = 0; i < w->is.values; i++) {
 		const struct fpisa_column *c = fpisa_query_value(w, i);
 
-		if (!fpisa_column_form(c) || fpisa_value_next(&list, &e) <= 0 || strlen(c->name) != e.name ||
-		    memcmp(c->name, e.text, e.name))
+		if (fpisa_value_next(&list, &e) <= 0 || (!e.distinct && !fpisa_column_form(c)) ||
+		    strlen(c->name) != e.name || memcmp(c->name, e.text, e.name))
 			return 0;
 	}
 	return !fpisa_value_next(&list, &e);

@@ -43,16 +43,21 @@ static int is_list(const char *values)
 	return !rc;
 }
 
-/* Choose where rows are pruned or added up. Workers decide themselves whether to add up their rows. */
+/*
+ * Choose where rows are pruned or added up. Whether workers add up their rows, they decide themselves. First rows pass
+ * the aggregator after each worker's own pruning.
+ */
 static void choose_pruning(struct fpisa_query *q)
 {
 	struct fpisa_query_options *o = &q->options;
 
 	q->automatic = 1;
-	if (o->join || (o->by && o->aggregator))
+	if (o->join || (o->aggregator && (o->by || o->limit)))
 		o->pruning = FPISA_PRUNING_NETWORK;
 	else
 		o->pruning = o->limit || o->by || o->total ? FPISA_PRUNING_WORKERS : FPISA_PRUNING_NONE;
+	if (o->limit)
+		o->preaggregate = 1;
 	if (o->by && !o->join && !o->preaggregate)
 		o->preaggregate = FPISA_QUERY_ADAPT;
 }
@@ -71,17 +76,17 @@ static int check_options(const struct fpisa_query_options *o)
 		return bad("options.value requires options.limit, options.by or options.total");
 	if (o->values && (o->value || (!o->by && !o->total)))
 		return bad("options.values requires options.by or options.total, and options.value must be NULL");
-	if (o->distinct && (o->value || o->values || (!o->by && !o->total) || o->join || strchr(o->distinct, ',')))
-		return bad("options.distinct is one column, requires options.by or options.total, and excludes "
-			   "options.value, options.values and options.join");
+	if (o->distinct && ((!o->by && !o->total) || o->join || strpbrk(o->distinct, "()'*")))
+		return bad("options.distinct is a list of columns \"a,b\", requires options.by or options.total, and "
+			   "excludes options.join");
 	if (o->values && !is_list(o->values))
 		return bad("options.values is not a list of columns \"a,b filter (c<3)\"; close parentheses and quotes");
 	if (o->total && (o->limit || o->by || o->columns || o->join))
 		return bad("options.total excludes options.limit, options.by, options.columns and options.join");
 	if (o->by && o->columns)
 		return bad("options.by names the columns of the answer; leave options.columns out");
-	if (!o->by && !o->total && o->preaggregate)
-		return bad("options.preaggregate requires options.by or options.total");
+	if (!o->by && !o->total && !o->limit && o->preaggregate)
+		return bad("options.preaggregate requires options.by, options.total or options.limit");
 	if (!o->limit && (o->ascending || o->nulls_first))
 		return bad("options.ascending and options.nulls_first require options.limit");
 	if (o->pruning > FPISA_PRUNING_AUTO)
@@ -106,16 +111,34 @@ static int copy_text(char **to, const char *from)
 	return from && !*to ? fpisa_fail(-ENOMEM, "not enough memory for a query; " FPISA_MORE_MEMORY) : 0;
 }
 
-/* Copy the columns of groups, and after them the column whose distinct values are counted. */
-static int copy_by(struct fpisa_query *q, const struct fpisa_query_options *o)
+/* Write the list of values, and after them the columns whose distinct values are counted. */
+static int write_values(struct fpisa_query *q, const char *values, const char *distinct)
 {
-	q->distinct = o->distinct != NULL;
-	if (!q->distinct || !o->by)
-		return copy_text(&q->by, o->by ? o->by : o->distinct);
-	if (asprintf(&q->by, "%s,%s", o->by, o->distinct) >= 0)
-		return 0;
-	q->by = NULL;
-	return fpisa_fail(-ENOMEM, "not enough memory for a query; " FPISA_MORE_MEMORY);
+	size_t size;
+	FILE *f = open_memstream(&q->value, &size);
+
+	if (f)
+		fputs(values ? values : "", f);
+	for (const char *at = distinct, *end; f && at; at = *end ? end + 1 : NULL) {
+		end = strchrnul(at, ',');
+		fprintf(f, "%s" FPISA_COUNT_DISTINCT "%.*s)", values || at != distinct ? "," : "", (int)(end - at), at);
+	}
+	return f && !fclose(f) && q->value ? 0 :
+					     fpisa_fail(-ENOMEM, "not enough memory for a query; " FPISA_MORE_MEMORY);
+}
+
+/* Copy the list of values, and note which of them are only counted. */
+static int take_values(struct fpisa_query *q, const struct fpisa_query_options *o)
+{
+	const char *values = o->values ? o->values : o->value, *at;
+	struct fpisa_value_entry e;
+	int rc = o->distinct ? write_values(q, values, o->distinct) : copy_text(&q->value, values), i = 0;
+
+	q->numbered = o->values || o->distinct;
+	at = rc || !q->numbered ? NULL : q->value;
+	for (; at && i < FPISA_COLUMNS_MOST && fpisa_value_next(&at, &e) > 0; i++)
+		q->distinct |= (uint64_t)e.distinct << i;
+	return rc;
 }
 
 /* Split "a=b,c=d" into the lists "a,c" and "b,d". */
@@ -210,10 +233,9 @@ int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_opt
 	if (!rc)
 		rc = copy_text(&q->table, o->table);
 	if (!rc)
-		rc = copy_text(&q->value, o->values ? o->values : o->value);
-	q->numbered = o->values != NULL;
+		rc = take_values(q, o);
 	if (!rc)
-		rc = copy_by(q, o);
+		rc = copy_text(&q->by, o->by);
 	if (!rc)
 		rc = copy_text(&q->columns, o->columns);
 	if (!rc)

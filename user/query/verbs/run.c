@@ -110,7 +110,6 @@ struct asked {
 	struct having having;
 	bool numbered; /* whether --query was given */
 	int format;
-	bool pruned; /* whether --prune was given */
 };
 
 /* -- options ------------------------------------------------------------------- */
@@ -239,7 +238,6 @@ static int take(struct asked *a, int opt, char *arg)
 	case OPT_PRUNE:
 		err = parse_name("--prune", arg, pruning_names, &pruning);
 		o->pruning = (uint8_t)pruning;
-		a->pruned = true;
 		break;
 	case OPT_LIMIT:
 		err = parse_number("--limit", arg, 1, FPISA_MAX_LIMIT_TOPN, &o->limit);
@@ -276,13 +274,23 @@ static int take(struct asked *a, int opt, char *arg)
 	return err;
 }
 
-/* A list of --value, or a value with conditions, is for aggregates. */
+/* A list of --value, a value with conditions, or one beside distinct values, is for aggregates. */
 static void take_list(struct fpisa_query_options *o)
 {
-	if (o->value && !o->limit && strpbrk(o->value, ",(*")) {
+	if (o->value && !o->limit && (o->distinct || strpbrk(o->value, ",(*"))) {
 		o->values = o->value;
 		o->value = NULL;
 	}
+}
+
+/* Return whether the question is to pass an aggregator. */
+static bool passes_aggregator(const struct asked *a)
+{
+	const struct fpisa_query_options *o = &a->options;
+
+	if (o->pruning == FPISA_PRUNING_AUTO)
+		return o->join || o->aggregator || a->numbered;
+	return o->pruning == FPISA_PRUNING_NETWORK && (o->by || o->total || o->limit || o->join);
 }
 
 static int check(const struct asked *a)
@@ -291,10 +299,8 @@ static int check(const struct asked *a)
 
 	if (!o->workers)
 		return refuse(BAD_USAGE, "query run: --workers is missing; list the workers' addresses");
-	if (o->distinct && ((!o->by && !o->total) || o->value || o->values || o->join || strchr(o->distinct, ',')))
-		return refuse(BAD_USAGE,
-			      "query run: --distinct COLUMN requires --by or --total, and does not support --value and "
-			      "--join");
+	if (o->distinct && ((!o->by && !o->total) || o->join))
+		return refuse(BAD_USAGE, "query run: --distinct requires --by or --total, and does not support --join");
 	if (o->double_sums && (o->limit || (!o->value && !o->values)))
 		return refuse(BAD_USAGE, "query run: --double-sums requires --value, and does not support --limit");
 	if (!o->limit && !o->by && !o->total && (o->value || o->values))
@@ -316,11 +322,11 @@ static int check(const struct asked *a)
 	if (!o->join != !o->on || (o->join_where && !o->join))
 		return refuse(BAD_USAGE,
 			      "query run: --join TABLE and --on A=B require each other; --join-where requires both");
-	if (o->join && (o->limit || o->preaggregate || o->pruning != FPISA_PRUNING_NETWORK))
+	if (o->join &&
+	    (o->limit || o->preaggregate || o->pruning == FPISA_PRUNING_NONE || o->pruning == FPISA_PRUNING_WORKERS))
 		return refuse(BAD_USAGE, "query run: --join requires --prune network, and does not support --limit and "
 					 "--preaggregate");
-	if ((o->by || o->total || o->limit || o->join) && o->pruning == FPISA_PRUNING_NETWORK &&
-	    (!o->aggregator || !a->numbered))
+	if (passes_aggregator(a) && (!o->aggregator || !a->numbered))
 		return refuse(BAD_USAGE, "query run: --aggregator or --query is missing; give both%s",
 			      o->join ? "" : ", or --prune none or workers");
 	if (a->format >= ARROW && isatty(STDOUT_FILENO))
@@ -752,7 +758,7 @@ static int print_answer(struct fpisa_query *q, const struct asked *a)
 
 int verb_query_run(int argc, char **argv)
 {
-	struct asked a = {.options.size = sizeof(a.options)};
+	struct asked a = {.options = {.size = sizeof(a.options), .pruning = FPISA_PRUNING_AUTO}};
 	struct common c = COMMON_INIT;
 	struct fpisa_query *q;
 	int opt, err = 0;
@@ -767,8 +773,6 @@ int verb_query_run(int argc, char **argv)
 	take_list(&a.options);
 	if (c.json)
 		a.format = JSON;
-	if (!a.pruned && !a.options.aggregator && !a.numbered && !a.options.join)
-		a.options.pruning = FPISA_PRUNING_AUTO;
 	err = check(&a);
 	if (err)
 		return err;

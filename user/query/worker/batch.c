@@ -198,6 +198,8 @@ static int key_numbers(struct batch *b, const struct ArrowArray *a, const struct
 		bool empty = is_null(valid, a->offset + b->at + k);
 		int err = !empty && is_day(c->type) ? check_day(bytes[k], c, name) : 0;
 
+		if (b->null[k])
+			continue;
 		*row = k;
 		if (b->used[k] + null + width > most)
 			return -ENOSPC;
@@ -221,6 +223,8 @@ static int key_texts(struct batch *b, int i, const struct fpisa_column *c, uint3
 		size_t len = 0;
 		const char *text = batch_text(b, i, b->at + k, &len);
 
+		if (b->null[k])
+			continue;
 		*row = k;
 		if (b->used[k] + null + 1 + len > most)
 			return -ENOSPC;
@@ -261,6 +265,9 @@ void batch_number(struct batch *b, uint32_t at, int number)
 	for (int k = 0; k < b->n; k++) {
 		struct fpisa_row *r = &b->row[k];
 
+		b->group[k] = number ? b->group[k] : b->used[k];
+		memset((uint8_t *)r->key + b->group[k], 0, (size_t)(b->used[k] - b->group[k]));
+		b->used[k] = b->group[k];
 		((uint8_t *)r->key)[at] = (uint8_t)number;
 		r->value = 0;
 		r->wide[0] = r->wide[1] = 0;
@@ -270,11 +277,22 @@ void batch_number(struct batch *b, uint32_t at, int number)
 	b->next = 0;
 }
 
+static void only_count(struct batch *b)
+{
+	for (int k = 0; k < b->n; k++)
+		b->row[k].count |= FPISA_ROW_NO_SUM | FPISA_ROW_NO_ORDER;
+}
+
 void batch_count(struct batch *b, int i)
 {
 	note_nulls(b, b->rows.children[i]);
-	for (int k = 0; k < b->n; k++)
-		b->row[k].count |= FPISA_ROW_NO_SUM | FPISA_ROW_NO_ORDER;
+	only_count(b);
+}
+
+int batch_distinct(struct batch *b, int i, const struct fpisa_column *c, uint32_t most, const char *name, int *row)
+{
+	only_count(b);
+	return batch_key(b, i, c, most, true, name, row);
 }
 
 static void set_value(struct fpisa_row *r, const char *values, int64_t at, const struct fpisa_column *c)

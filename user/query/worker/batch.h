@@ -18,7 +18,8 @@ struct batch {
 	int64_t at;		/* index of the next row */
 	int n, next;		/* number of rows in the slice, and index of the slice's next row */
 	struct fpisa_row row[BATCH_SLICE];
-	uint8_t used[BATCH_SLICE]; /* bytes in the row's key so far */
+	uint8_t used[BATCH_SLICE];  /* bytes in the row's key so far */
+	uint8_t group[BATCH_SLICE]; /* bytes of these before a value whose distinct values are counted */
 	/* the value is NULL, or a field of the join key is NULL, so that the row is not in the join */
 	bool null[BATCH_SLICE];
 	int64_t place[BATCH_SLICE];
@@ -52,7 +53,7 @@ int batch_key(struct batch *b, int i, const struct fpisa_column *c, uint32_t mos
 
 /*
  * Set byte `at` of the slice's keys to the number of a value, and begin with the first of the rows again. The rows have
- * no value yet. Rows with number 0 only count.
+ * no value yet. Rows with number 0 only count. They come first, and the keys of other numbers begin as theirs.
  */
 void batch_number(struct batch *b, uint32_t at, int number);
 
@@ -61,6 +62,11 @@ int batch_value(struct batch *b, int i, const struct fpisa_column *c, uint32_t f
 
 /* Let the rows of the slice only count. Rows whose column `i` is NULL do not count. */
 void batch_count(struct batch *b, int i);
+
+/*
+ * Let the rows of the slice only count, and append column `i` to their keys, as batch_key() does with `join` set.
+ */
+int batch_distinct(struct batch *b, int i, const struct fpisa_column *c, uint32_t most, const char *name, int *row);
 
 /* Return the text in row `at` of column `i`, which has *len bytes, or NULL for a NULL. */
 const char *batch_text(const struct batch *b, int i, int64_t at, size_t *len);

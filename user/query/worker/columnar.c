@@ -111,14 +111,26 @@ static int next_batch(struct columnar *b)
 
 /* -- rows in frames ----------------------------------------------------------------- */
 
-static int no_room(const struct columnar *b, int row)
+/* Report that the key of the slice's row `row` is too long. `value` is as for columns_no_room(). */
+static int no_room(const struct columnar *b, int value, int row)
 {
-	size_t len[FPISA_COLUMNS_MOST] = {0};
+	size_t len[FPISA_COLUMNS_MOST + 1] = {0};
 
-	for (int i = 0; i < b->n_keys; i++)
-		if (b->type[i]->type == FPISA_COLUMN_TEXT)
-			batch_text(&b->batch, b->place + i, b->batch.at + row, &len[i]);
-	return columns_no_room(b->columns, b->table->file, b->most, len);
+	for (int i = 0; i < b->n_keys + (value != COLUMNS_NONE); i++) {
+		int k = i < b->n_keys ? i : b->n_keys + value;
+
+		if (b->type[k]->type == FPISA_COLUMN_TEXT)
+			batch_text(&b->batch, b->place + k, b->batch.at + row, &len[i]);
+	}
+	return columns_no_room(b->columns, b->table->file, b->most, value, len);
+}
+
+/* Append column `i` of the statement, whose distinct values are counted, to the keys of the slice. Return 0 or -errno. */
+static int fill_distinct(struct columnar *b, int i, const struct fpisa_column *is)
+{
+	int row, err = batch_distinct(&b->batch, b->place + i, is, b->most - 1, b->table->file, &row);
+
+	return err == -ENOSPC ? no_room(b, i - b->n_keys, row) : err;
 }
 
 /* Fill in the next value of the slice. Return 0 or -errno. */
@@ -127,12 +139,16 @@ static int fill_value(struct columnar *b)
 	int i = b->n - b->values_left--;
 	struct fpisa_column is = *b->type[i];
 
+	b->distinct = false;
 	if (fpisa_column_is_rows(&is)) {
 		batch_count(&b->batch, b->place + i);
 		return 0;
 	}
 	/* The statement gives NULL for rows that do not meet the value's conditions. */
 	is.not_null &= !b->columns->filter[i - b->n_keys];
+	b->distinct = b->columns->distinct[i - b->n_keys];
+	if (b->distinct)
+		return fill_distinct(b, i, &is);
 	return batch_value(&b->batch, b->place + i, &is, b->form, b->table->file);
 }
 
@@ -144,12 +160,13 @@ static int fill(struct columnar *b)
 
 	if (!batch_slice(&b->batch))
 		return 0;
+	b->distinct = false;
 	if (b->place)
 		batch_places(&b->batch, 0);
 	for (int i = 0; !err && i < b->n_keys; i++)
 		err = batch_key(&b->batch, first + i, b->type[i], b->most - b->columns->numbered, b->join, name, &row);
 	if (err == -ENOSPC)
-		return no_room(b, row);
+		return no_room(b, COLUMNS_NONE, row);
 	b->values_left = b->n - b->n_keys;
 	if (!err && b->columns->numbered)
 		batch_number(&b->batch, b->most - 1, 0);
@@ -172,7 +189,12 @@ int columnar_row(struct columnar *b, struct fpisa_row *r, uint64_t *place, bool 
 	struct batch *batch = &b->batch;
 	int rc;
 
-	while (batch->next == batch->n) {
+	while (batch->next == batch->n || (b->distinct && batch->null[batch->next])) {
+		/* A NULL among distinct values has no row. */
+		if (batch->next < batch->n) {
+			batch->next++;
+			continue;
+		}
 		rc = fill_next(b);
 		if (!rc)
 			rc = next_batch(b);

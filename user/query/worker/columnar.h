@@ -18,6 +18,7 @@ struct columnar {
 	uint32_t most;	 /* maximum size in bytes of the key */
 	uint32_t form;	 /* enum fpisa_value_form of the values */
 	int values_left; /* how many of several values of the slice's rows follow */
+	bool distinct;	 /* the slice's rows have values whose distinct values are counted */
 	bool join, place, as_text;
 	/* types of the statement's columns, without the place */
 	const struct fpisa_column *type[2 * FPISA_COLUMNS_MOST];

@@ -50,12 +50,14 @@ static int find_value(struct columns *c, int i, const struct fpisa_value_entry *
 	const struct schema *schema = &c->table->schema;
 	const struct fpisa_column *is;
 
-	c->value[i] = *e->text == '*' && e->len == 1 ? COLUMNS_ROWS :
-						       schema_find_typed(schema, e->text, e->len, c->table->file);
+	c->distinct[i] = e->distinct;
+	c->value[i] = *e->text == '*' && e->len == 1 && !e->distinct ?
+			      COLUMNS_ROWS :
+			      schema_find_typed(schema, e->text, e->len, c->table->file);
 	if (c->value[i] < COLUMNS_ROWS)
 		return -EINVAL;
 	is = columns_value(c, i);
-	if (!fpisa_column_form(is))
+	if (!fpisa_column_form(is) && !e->distinct)
 		return fpisa_fail(-EINVAL, "%s: column %s is %s; --value requires a number, a date or a timestamp",
 				  c->table->file, is->name, fpisa_column_type_name(is->type));
 	return e->filter ? find_filter(c, i, e) : 0;
@@ -69,7 +71,7 @@ static int find_values(struct columns *c, const char *list, const struct fpisa_q
 
 	c->numbered = want->numbered;
 	while (!err && (rc = fpisa_value_next(&at, &e))) {
-		if (rc < 0 || (!c->numbered && (c->n_values || e.filter || *e.text == '*')))
+		if (rc < 0 || (!c->numbered && (c->n_values || e.filter || e.distinct || *e.text == '*')))
 			return fpisa_fail(-EINVAL, "'%.100s' is not a column", list);
 		if (c->n_values == FPISA_COLUMNS_MOST)
 			return fpisa_fail(-EINVAL, "'%.100s' names more than %d columns; name fewer columns", list,
@@ -184,7 +186,7 @@ uint64_t columns_doubles(const struct columns *c, uint32_t form)
 	uint64_t doubles = 0;
 
 	for (int i = 0; c->numbered && fpisa_form_is_integer(form) && i < c->n_values; i++)
-		doubles |= (uint64_t)fpisa_column_is_float(columns_value(c, i)) << i;
+		doubles |= (uint64_t)(fpisa_column_is_float(columns_value(c, i)) && !c->distinct[i]) << i;
 	return doubles;
 }
 
@@ -196,7 +198,7 @@ int columns_check_form(const struct columns *c, uint32_t form, bool direct)
 	for (int i = 0; i < c->n_values; i++) {
 		const struct fpisa_column *is = columns_value(c, i);
 
-		if (fpisa_column_is_rows(is) || fpisa_column_fits(is, form) || doubles >> i & 1)
+		if (fpisa_column_is_rows(is) || c->distinct[i] || fpisa_column_fits(is, form) || doubles >> i & 1)
 			continue;
 		fpisa_column_type_text(is, type);
 		return fpisa_fail(-EINVAL, "%s: column %s is %s and needs --values %s, but the query has --values %s",
@@ -220,14 +222,17 @@ int columns_check_filter(const struct columns *c, int kind, uint32_t filter_byte
 
 /* -- fields of a row -------------------------------------------------------------- */
 
-int columns_no_room(const struct columns *c, const char *place, uint32_t key_bytes, const size_t len[FPISA_COLUMNS_MOST])
+int columns_no_room(const struct columns *c, const char *place, uint32_t key_bytes, int value,
+		    const size_t len[FPISA_COLUMNS_MOST + 1])
 {
 	char columns[256] = "";
 	size_t need = c->numbered, used = 0;
 
-	for (int i = 0; i < c->n_keys; i++) {
-		const struct fpisa_column *is = &c->table->schema.column[c->key[i]];
-		size_t n = fpisa_key_least(is) + len[i];
+	for (int i = 0; i < c->n_keys + (value != COLUMNS_NONE); i++) {
+		const struct fpisa_column *is =
+			i < c->n_keys ? &c->table->schema.column[c->key[i]] : columns_value(c, value);
+		/* A NULL among distinct values has no key. */
+		size_t n = fpisa_key_least(is) - (i == c->n_keys && !is->not_null) + len[i];
 
 		need += n;
 		if (used < sizeof(columns))
@@ -242,19 +247,19 @@ int columns_no_room(const struct columns *c, const char *place, uint32_t key_byt
 							 "create the query with more --key-bytes");
 }
 
-/* Report that the key of this row of a text file is longer than the query's keys. */
-static int no_room(const struct columns *c, uint32_t key_bytes, const struct fpisa_field *field)
+/* Report that the key of this row of a text file is longer than the query's keys. `value` is as above. */
+static int no_room(const struct columns *c, uint32_t key_bytes, int value, const struct fpisa_field *field)
 {
-	size_t len[FPISA_COLUMNS_MOST] = {0};
+	size_t len[FPISA_COLUMNS_MOST + 1] = {0};
 	char place[TEXT_PLACE];
 
-	for (int i = 0; i < c->n_keys; i++) {
-		const struct fpisa_field *f = &field[c->key[i]];
+	for (int i = 0; i < c->n_keys + (value != COLUMNS_NONE); i++) {
+		int k = i < c->n_keys ? c->key[i] : c->value[value];
 
-		if (c->table->schema.column[c->key[i]].type == FPISA_COLUMN_TEXT && !f->null)
-			len[i] = f->len;
+		if (c->table->schema.column[k].type == FPISA_COLUMN_TEXT && !field[k].null)
+			len[i] = field[k].len;
 	}
-	return columns_no_room(c, text_place(&c->table->text, place), key_bytes, len);
+	return columns_no_room(c, text_place(&c->table->text, place), key_bytes, value, len);
 }
 
 int columns_key(const struct columns *c, const struct fpisa_field *field, uint32_t key_bytes, struct fpisa_row *r)
@@ -269,13 +274,29 @@ int columns_key(const struct columns *c, const struct fpisa_field *field, uint32
 				       &field[k]);
 
 		if (rc == -ENOSPC)
-			return no_room(c, key_bytes, field);
+			return no_room(c, key_bytes, COLUMNS_NONE, field);
 		if (rc < 0)
 			return text_bad_value(&c->table->text, k, &field[k], rc);
 		used = rc;
 	}
 	memcpy(r->key, key, sizeof(key));
-	return 0;
+	return used;
+}
+
+int columns_distinct(const struct columns *c, int i, const struct fpisa_field *field, uint32_t used, uint32_t key_bytes,
+		     struct fpisa_row *r)
+{
+	struct fpisa_column is = *columns_value(c, i);
+	const struct fpisa_field *f = &field[c->value[i]];
+	int rc;
+
+	if (f->null)
+		return 0;
+	is.not_null = 1;
+	rc = fpisa_key_put((uint8_t *)r->key, used, key_bytes - 1, &is, f);
+	if (rc == -ENOSPC)
+		return no_room(c, key_bytes, i, field);
+	return rc < 0 ? text_bad_value(&c->table->text, c->value[i], f, rc) : 1;
 }
 
 int columns_join_key(const struct columns *c, const struct fpisa_field *field, uint32_t filter_bytes,

@@ -12,6 +12,7 @@
 #include "partition.h"
 
 #define COLUMNS_ROWS (-1)
+#define COLUMNS_NONE (-1)
 
 struct columns {
 	const struct partition *table;
@@ -24,6 +25,7 @@ struct columns {
 	int key[FPISA_COLUMNS_MOST], column[FPISA_COLUMNS_MOST], on[FPISA_COLUMNS_MOST], value[FPISA_COLUMNS_MOST];
 	/* the conditions of the rows whose values are aggregated; NULL means all rows of the query */
 	struct where *filter[FPISA_COLUMNS_MOST];
+	bool distinct[FPISA_COLUMNS_MOST]; /* whether the distinct values are counted */
 };
 
 /*
@@ -72,21 +74,29 @@ static inline bool columns_count(const struct columns *c)
 }
 
 /*
- * Set the row's key from the row's fields, and pad the key with zeros. Leave room for the number of a value. Return 0,
- * or -errno with the message set.
+ * Set the row's key from the row's fields, and pad the key with zeros. Leave room for the number of a value. Return the
+ * bytes without the zeros, or -errno with the message set.
  */
 int columns_key(const struct columns *c, const struct fpisa_field *field, uint32_t key_bytes, struct fpisa_row *r);
+
+/*
+ * Append value `i`, whose distinct values are counted, to a key of `used` bytes. Return 1, or 0 if the value is NULL, or
+ * -errno with the message set.
+ */
+int columns_distinct(const struct columns *c, int i, const struct fpisa_field *field, uint32_t used, uint32_t key_bytes,
+		     struct fpisa_row *r);
 
 /* Set the row's key to the join key. Return 1, or 0 if a field is NULL and the row is not in the join, or -errno. */
 int columns_join_key(const struct columns *c, const struct fpisa_field *field, uint32_t filter_bytes,
 		     struct fpisa_row *r);
 
 /*
- * Set the message that the key of the row at `place` is longer than the query's keys. `len` is the number of bytes of
- * each text of the key. Return -ENOSPC.
+ * Set the message that the key of the row at `place` is longer than the query's keys. Value `value` follows the columns
+ * of the key, unless it is COLUMNS_NONE. `len` is the number of bytes of each text of the key, and then of the value.
+ * Return -ENOSPC.
  */
-int columns_no_room(const struct columns *c, const char *place, uint32_t key_bytes,
-		    const size_t len[FPISA_COLUMNS_MOST]);
+int columns_no_room(const struct columns *c, const char *place, uint32_t key_bytes, int value,
+		    const size_t len[FPISA_COLUMNS_MOST + 1]);
 
 /* Append a field of a record, or a NULL if `text` is NULL. Return 0, or -ENOMEM with the message set. */
 int columns_field(const char *text, size_t len, char **to, size_t *used, size_t *room);

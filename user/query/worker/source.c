@@ -17,9 +17,10 @@
 #define CHECKED 4096 /* number of rows between two checks of the file */
 /* count of a row that creates a group but adds no value to it */
 #define WITHOUT_VALUE (FPISA_ROW_NO_SUM | FPISA_ROW_NO_ORDER)
-#define SAMPLE 16384 /* number of rows after which a worker decides whether to aggregate the other rows too */
+#define SAMPLE 16384 /* number of rows after which a worker first decides whether to aggregate the other rows too */
 #define REDUCED 4.0  /* rows in frames of an aggregated key: terms of the sum, the smallest and the largest value */
-#define UNFIT 16384  /* number of consecutive rows in one turn that the query does not select */
+#define EVEN 0.9 /* share of the expected keys that were found earlier, if rows have any key with equal probability */
+#define UNFIT 16384 /* number of consecutive rows in one turn that the query does not select */
 
 int source_open(struct source *s, int directory, const struct fpisa_query_open *want,
 		const char *const strings[FPISA_QUERY_STRINGS])
@@ -118,6 +119,7 @@ int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes, ui
 	s->values_left = 0;
 	s->over = s->stopped = false;
 	s->reduced = 0;
+	s->count_at = SAMPLE / 2;
 	/* Keys of 4 bytes leave no room for the counts of aggregated rows. */
 	s->reduces &= !s->adapts || key_bytes > 4;
 	reduction_end(&s->reduction);
@@ -245,17 +247,18 @@ static int set_value(struct source *s, int i, uint64_t place, struct fpisa_row *
 /* Set the key of a group. If the query has several values, let them follow a row that only counts. */
 static int begin_group(struct source *s, struct fpisa_row *r)
 {
-	int err = columns_key(&s->columns, s->field, s->key_bytes, r);
+	int used = columns_key(&s->columns, s->field, s->key_bytes, r);
 
-	if (err || !s->columns.numbered)
-		return err;
+	if (used < 0 || !s->columns.numbered)
+		return used < 0 ? used : 0;
 	s->row = *r;
+	s->row_key = (uint32_t)used;
 	s->values_left = s->columns.n_values;
 	r->count |= WITHOUT_VALUE;
 	return 0;
 }
 
-/* Set the next of several values of the last row that was read. Return 1 or -errno. */
+/* Set the next of several values of the last row that was read. Return 1, 0 if the value has no row, or -errno. */
 static int next_value(struct source *s, struct fpisa_row *r)
 {
 	int i = s->columns.n_values - s->values_left--;
@@ -264,6 +267,10 @@ static int next_value(struct source *s, struct fpisa_row *r)
 
 	*r = s->row;
 	((uint8_t *)r->key)[s->key_bytes - 1] = (uint8_t)(i + 1);
+	if (s->columns.distinct[i]) {
+		r->count |= WITHOUT_VALUE;
+		return holds > 0 ? columns_distinct(&s->columns, i, s->field, s->row_key, s->key_bytes, r) : holds;
+	}
 	if (holds > 0 && s->columns.value[i] != COLUMNS_ROWS)
 		return set_value(s, i, 0, r) ?: 1;
 	r->count = holds ? r->count | WITHOUT_VALUE : WITHOUT_VALUE;
@@ -278,8 +285,11 @@ static int next_of_table(struct source *s, struct fpisa_row *r)
 
 	if (is_columnar(s))
 		return next_of_columns(s, r);
-	if (s->values_left)
-		return next_value(s, r);
+	while (s->values_left) {
+		rc = next_value(s, r);
+		if (rc)
+			return rc;
+	}
 	while ((rc = next_row(s, s->field, &place)) == 1) {
 		*r = (struct fpisa_row){.count = 1};
 		if (s->want.kind == FPISA_QUERY_JOIN) {
@@ -320,15 +330,10 @@ static double keys_of(double rows, double keys)
 	return keys * -expm1(-rows / keys);
 }
 
-/*
- * Return whether to continue to aggregate. Estimate the number of keys in all rows from the keys in the first rows, as
- * if a row had any key with the same probability. An aggregated key takes up to REDUCED rows in frames.
- */
-static bool pays(const struct source *s)
+/* Return the number of keys, at most `most`, of which `rows` rows have `found` keys. */
+static double keys_for(double rows, double found, double most)
 {
-	const double found = (double)s->reduction.groups.state.used, rows = (double)s->reduced,
-		     all = rows / share_read(s);
-	double least = found, most = REDUCED * all;
+	double least = found;
 
 	for (int i = 0; i < 60; i++) {
 		double middle = (least + most) / 2;
@@ -338,7 +343,46 @@ static bool pays(const struct source *s)
 		else
 			most = middle;
 	}
-	return REDUCED * keys_of(all, most) < all;
+	return most;
+}
+
+/*
+ * Estimate the number of keys in all rows from the keys in the first rows, as if a row had any key with the same
+ * probability. If fewer keys were found earlier than this predicts, because rows are sorted by key or some keys are
+ * frequent, let the number of keys continue to grow as between the two counts.
+ */
+static double estimate_keys(const struct source *s, double all)
+{
+	const double found = (double)s->reduction.groups.state.used, rows = (double)s->reduced,
+		     keys = keys_for(rows, found, REDUCED * all), before = (double)s->counted_keys,
+		     rows_before = (double)s->counted_rows;
+
+	if (before >= EVEN * keys_of(rows_before, keys))
+		return keys_of(all, keys);
+	return fmin(all, found * pow(all / rows, log(found / before) / log(rows / rows_before)));
+}
+
+/* Return whether to continue to aggregate. An aggregated key takes up to REDUCED rows in frames. */
+static bool pays(const struct source *s)
+{
+	const double found = (double)s->reduction.groups.state.used, rows = (double)s->reduced,
+		     all = rows / share_read(s);
+
+	return REDUCED * (estimate_keys(s, all) - found) < all - rows;
+}
+
+/* Decide whether to continue to aggregate, after SAMPLE rows and whenever the rows have doubled. */
+static bool continues(struct source *s)
+{
+	bool does;
+
+	if (s->reduced < s->count_at)
+		return true;
+	does = s->count_at < SAMPLE || pays(s);
+	s->counted_rows = s->reduced;
+	s->counted_keys = s->reduction.groups.state.used;
+	s->count_at *= 2;
+	return does;
 }
 
 static int reduce(struct source *s)
@@ -348,7 +392,7 @@ static int reduce(struct source *s)
 
 	if (!s->reduces || s->over || s->stopped)
 		return 0;
-	if (s->adapts && s->reduced >= SAMPLE && s->reduced < SAMPLE + SLICE && !pays(s)) {
+	if (s->adapts && !continues(s)) {
 		s->stopped = true;
 		reduction_settle(&s->reduction);
 		return 0;

@@ -29,13 +29,19 @@ struct source {
 	uint64_t *null_rows; /* places of the first rows whose value is NULL, at most as many as the query's limit */
 	size_t n_null_rows, room;
 	bool reduces; /* whether the worker prunes or aggregates rows */
-	bool adapts;  /* whether the worker stops aggregating if the first rows have too many keys */
+	bool adapts;  /* whether the worker stops to aggregate if the rows have too many keys */
 	bool stopped; /* whether it has stopped, so that the remaining rows follow the aggregated ones */
 	uint64_t reduced;
+	/* the rows and keys at the last count of keys, and the number of rows for the next count */
+	uint64_t counted_rows, counted_keys, count_at;
 	struct reduction reduction;
-	/* for several values: the fields and the key of the last row of a text, and how many of its values follow */
+	/*
+	 * for several values: the fields of the last row of a text, its key, the key's bytes without zeros, and how many
+	 * of the row's values follow
+	 */
 	struct fpisa_field field[FPISA_COLUMNS_MOST];
 	struct fpisa_row row;
+	uint32_t row_key;
 	int values_left;
 	struct columnar columnar; /* the rows of a table that DuckDB reads */
 };
