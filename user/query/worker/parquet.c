@@ -258,8 +258,9 @@ static int take_described(struct parquet *q, struct schema *schema, bool given, 
 	for (int64_t i = 0; !err && i < batch->length; i++) {
 		if (!take_text(batch->children[0], i, column, sizeof(column)))
 			continue;
-		/* The names of other types fit. Only names of nested types and enumerations may be longer. */
-		if (!take_text(batch->children[1], i, type, sizeof(type)) && strncmp(type, "ENUM", 4))
+		/* Names of nested types do not fit. Those of enumerations and geometries may not fit. */
+		if (!take_text(batch->children[1], i, type, sizeof(type)) && strncmp(type, "ENUM", 4) &&
+		    strncmp(type, "GEOMETRY", 8))
 			strcpy(type, "STRUCT(...)");
 		err = check_name(q, column, name);
 		if (err || hive_column(&q->hive, column) >= 0)
