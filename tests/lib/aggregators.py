@@ -17,9 +17,9 @@ class Switched(Lab):
 
     def host(self, address, port):
         host = self.netns()
-        self.switch.ip(f"link add {port} type veth peer name eth0 netns {host.path}", f"link set {port} master br0 up")
         host.sysctl("conf/all/accept_dad", 0, family="ipv6")  # an IPv6 address can be used at once
         host.sysctl("conf/default/accept_dad", 0, family="ipv6")
+        self.switch.ip(f"link add {port} type veth peer name eth0 netns {host.path}", f"link set {port} master br0 up")
         host.ip(f"addr add {address}/{64 if ':' in address else 24} dev eth0", "link set eth0 up")
         host.gro_on("eth0")
         self.switch.gro_on(port)

@@ -33,7 +33,7 @@ def shared(mounts):
     return shares.Shared(lambda directory: labs.mount(b"bpf", directory, b"bpf"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def family(request):
     """Return the family of the lab's addresses, for tests with the mark `families` (netns/conftest.py)."""
     return getattr(request, "param", "ipv4")
@@ -57,13 +57,13 @@ def lab(bpffs, shared, family, request):
 
 
 @pytest.fixture
-def groups(lab, family, tmp_path, request):
+def groups(lab, tmp_path):
     """Yield groups(workers, *config), which creates a Lab with a datapath and a manager. The datapath is loaded with the options `load`, or
-    not at all if `load` is None. The parameter "IPv6" stands for the mark `families` with that family alone."""
-    made, ipv6 = [], family == "ipv6" or getattr(request, "param", None) == "IPv6"
+    not at all if `load` is None."""
+    made = []
 
     def make(workers, *config, sections="", serve=True, load=(), bridge=False):
-        net = lab(workers=workers, ipv6=ipv6, bridge=bridge)
+        net = lab(workers=workers, bridge=bridge)
         if load is not None:
             net.load(*load)
         made.append(Groups(net, str(tmp_path), *config, sections=sections))

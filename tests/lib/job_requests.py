@@ -18,13 +18,11 @@ def message(kind, body=b"", version=VERSION, number=0):
 
 
 class Rank:
-    """A connection from worker `host` that joins a group as a rank"""
+    """A connection from worker `host` to the manager at `address` that joins a group as a rank"""
 
-    def __init__(self, host, name, rank, size):
+    def __init__(self, host, name, rank, size, address):
         with host.entered():
-            self.socket = socket.socket()
-        self.socket.settimeout(COMMAND_S)
-        self.socket.connect((ADDRESS, PORT))
+            self.socket = socket.create_connection((address, PORT), COMMAND_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.unread = b""
         self.say(JOIN, name.encode().ljust(64, b"\0") + struct.pack("<IIQQ", size, rank, 0, 0))
@@ -49,8 +47,8 @@ class Rank:
 class Group:
     """All ranks of a group, one on each of these hosts"""
 
-    def __init__(self, hosts, name):
-        self.ranks, self.jobs = [Rank(h, name, r, len(hosts)) for r, h in enumerate(hosts)], 0
+    def __init__(self, hosts, name, address=ADDRESS):
+        self.ranks, self.jobs = [Rank(h, name, r, len(hosts), address) for r, h in enumerate(hosts)], 0
         for rank in self.ranks:
             rank.hear(JOINED)
 
@@ -74,15 +72,15 @@ class Group:
             rank.socket.close()
 
 
-def churn(hosts, groups, seconds, window=8):
-    """Run `groups` groups at a time, which join, take as many jobs as they may have, and leave. Return the seconds of each job."""
+def churn(hosts, groups, seconds, address=ADDRESS, window=8):
+    """Run `groups` groups at a time at the manager at `address`, which join, take as many jobs as they may have, and leave. Return the seconds of each job."""
     took, failed, end = [], [], time.monotonic() + seconds
 
     def run(which):
         n = 0
         try:
             while time.monotonic() < end:
-                group, n = Group(hosts, f"churn-{which}-{n}"), n + 1
+                group, n = Group(hosts, f"churn-{which}-{n}", address), n + 1
                 took.extend(group.job(window)[2] for _ in range(MOST))
                 group.leave()
         except (OSError, AssertionError) as e:

@@ -99,6 +99,11 @@ def endpoint(address, port):
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
+def listener(address, port, **options):
+    """Return a TCP socket that listens at this address of either family."""
+    return socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET, **options)
+
+
 class Netns:
     """A network namespace without a name. It is gone once it is closed and has no process."""
 

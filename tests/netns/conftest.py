@@ -15,7 +15,8 @@ from fixtures import bpffs, family, groups, lab, mounts, shared  # noqa: E402, F
 MARKS = ("cold: each load is a real one (shared.py)",
          "alone: measures time or takes all CPUs, so nothing runs beside it",
          "long: a part of `make test-long`",
-         "families(*names, spread): the lab's addresses are of these families, by default of both; spread=True: cases take turns",
+         "families(*names, spread, why): the lab's addresses are of these families, by default of both; spread=True: cases take turns; why: the "
+         "reason for IPv4 alone",
          "together: the tests of a file share something that takes long to make",
          "early: takes long, so it is begun first, lest others wait for it at the end")
 
@@ -26,6 +27,7 @@ def pytest_configure(config):
 
 
 FAMILIES = ["ipv4", "ipv6"]
+OVER_BOTH = "faults", "groups", "traffic"  # in these directories each test of a lab runs over both families or says why not
 
 
 def pytest_generate_tests(metafunc):
@@ -34,13 +36,25 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("family", mark.args or FAMILIES, indirect=True)
 
 
+def has_family(item):
+    """Return whether the item is a case of a family."""
+    return hasattr(item, "callspec") and "family" in item.callspec.params
+
+
+def check_families(items):
+    """Fail if a test of a lab in one of these directories does not say over which families it runs."""
+    for item in items:
+        if item.path.parent.name in OVER_BOTH and "family" in item.fixturenames and not has_family(item):
+            raise pytest.UsageError(f"{item.nodeid}: the mark families is missing")
+
+
 def spread_families(items):
     """Give each case of a test with the mark families(spread=True) one family, in turn. The test's name decides which family begins. The
     other family of each case is a part of `make test-long`."""
     cases = {}
     for item in items:
         mark = item.get_closest_marker("families")
-        if not mark or not mark.kwargs.get("spread") or "family" not in getattr(item, "callspec", item).params:
+        if not mark or not mark.kwargs.get("spread") or not has_family(item):
             continue
         name = item.nodeid.split("[")[0]
         family = item.callspec.params["family"]
@@ -51,6 +65,7 @@ def spread_families(items):
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(items):
+    check_families(items)
     spread_families(items)
     items.sort(key=lambda item: not item.get_closest_marker("early"))
 

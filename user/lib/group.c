@@ -105,7 +105,7 @@ static int prepare(struct fpisa_group *g, const char *host, const char *name, ui
 				  size, FPISA_MAX_WORKERS);
 	l->join.rank = rank;
 	l->join.size = size;
-	snprintf(l->peer, sizeof(l->peer), "%.24s: group %.63s", host, name);
+	snprintf(l->peer, sizeof(l->peer), "%.*s: group %s", FPISA_ENDPOINT_LEN - 1, host, l->join.name);
 	l->addresses = fpisa_find_host(host, g->join_ns < limit_ns ? g->join_ns : limit_ns, l->to);
 	return l->addresses < 0 ? l->addresses : take_key(l, key);
 }

@@ -42,7 +42,8 @@ struct fpisa_link {
 	int inherited;
 	union fpisa_sockaddr to[FPISA_HOST_ADDRESSES];
 	int addresses; /* number of addresses in `to` */
-	char peer[96]; /* the prefix of messages, "HOST: group NAME" */
+	/* The prefix of messages, "HOST: group NAME" */
+	char peer[FPISA_ENDPOINT_LEN + FPISA_MANAGER_NAME + 16];
 	struct fpisa_manager_join join;
 	struct fpisa_psk psk;
 	int has_psk;

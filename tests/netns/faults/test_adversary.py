@@ -274,6 +274,7 @@ class Attack:
             thread.stop()
 
 
+@pytest.mark.families("ipv4", why="a tag does not depend on the family; test_no_member forges frames over both")
 def test_forged_results_of_a_group(lab, tmp_path):
     """A host of the segment that is not in the group and has no key captures the group's results. It cannot forge the results of the next
     call."""
@@ -295,6 +296,7 @@ def test_forged_results_of_a_group(lab, tmp_path):
         g.close()
 
 
+@pytest.mark.families("ipv4", why="a tag does not depend on the family; test_no_member forges frames over both")
 @pytest.mark.parametrize("fanout", ["unicast", "multicast"])
 def test_who_hears_everything(lab, fanout):
     """If all cables are tapped but the token is not known, no forged frame is added or accepted, and none ends a generation."""
@@ -356,6 +358,7 @@ class Forger(threading.Thread):
             s.close()
 
 
+@pytest.mark.families("ipv4", why="a tag does not depend on the family; test_no_member forges frames over both")
 def test_query_under_forgery(lab, tmp_path):
     """A host that captures all rows, groups and acknowledgements of a query with a token cannot add or hide rows, or acknowledge frames."""
     net = lab(workers=4, bridge=True)
@@ -376,33 +379,37 @@ def test_query_under_forgery(lab, tmp_path):
     assert net.counters(5, PIN)["v_tag"] > 50
 
 
-def too_large(adversary, victim):
-    """Make an ICMP message "fragmentation needed, next hop's MTU 552" to the host of a worker. The message quotes the worker's frames to
-    the aggregator."""
+def too_large(adversary, victim, mtu):
+    """Make an ICMP message "fragmentation needed" or "packet too big", with that MTU of the next hop, to the host of a worker. The message quotes
+    the worker's frames to the aggregator."""
     host, victim_mac = victim
-    quoted = adversary.ip(host, ADDRESS, socket.IPPROTO_UDP, struct.pack(">HHHH", PORT, PORT, 1096, 0))
-    body = struct.pack(">BBHHH", 3, 4, 0, 0, 552) + quoted
-    body = body[:2] + struct.pack(">H", inet_sum(body)) + body[4:]
-    return victim_mac + adversary.mac + struct.pack(">H", ETH_P_IP) + adversary.ip(ADDRESS, host, socket.IPPROTO_ICMP, body)
+    kind, code, protocol, ip = (2, 0, socket.IPPROTO_ICMPV6, adversary.ip6) if adversary.ipv6 else (3, 4, socket.IPPROTO_ICMP, adversary.ip)
+    body = struct.pack(">BBHI", kind, code, 0, mtu) + ip(host, adversary.address, socket.IPPROTO_UDP, struct.pack(">HHHH", PORT, PORT, 1096, 0))
+    pseudo = b"".join(socket.inet_pton(socket.AF_INET6, a) for a in (adversary.address, host)) + struct.pack(">II", len(body), protocol) \
+        if adversary.ipv6 else b""
+    body = body[:2] + struct.pack(">H", inet_sum(pseudo + body)) + body[4:]
+    return victim_mac + adversary.mac + struct.pack(">H", adversary.type) + ip(adversary.address, host, protocol, body)
 
 
+@pytest.mark.families(spread=True)
 def test_forged_path_mtu(lab):
     """One ICMP frame tells the host of a worker that the path to the aggregator has a small MTU. The kernel applies the MTU for 10 minutes,
     but a running worker and later workers ignore it."""
     net = lab(workers=3, bridge=True)
     net.load()
-    net.add_job(1, "--fanout", "unicast", "--token", "abc", workers=net.addresses[:2])
+    mtu = 1280 if net.ipv6 else 552
+    net.add_job(1, "--fanout", "unicast", "--token", "abc", "--elements", 320, workers=net.addresses[:2])
     step = {"count": 3000, "kind": "integers"}
     procs = [net.start(r, 1, {"go": True}, step, token=0xabc) for r in range(2)]
     wait_until("a generation", lambda: net.json("job", "show", 1)["generation"])
-    adversary = Adversary(net.worker[2], net.agg.mac("p0"))
+    adversary = Adversary(net.worker[2], net.agg.mac("p0"), net.address)
     for r in range(2):
-        adversary.socket.send(too_large(adversary, (net.addresses[r], net.worker[r].mac("eth0"))))
-        wait_until("the path's MTU", lambda: "mtu 552" in net.worker[r].run("ip", "route", "get", ADDRESS))
+        adversary.socket.send(too_large(adversary, (net.addresses[r], net.worker[r].mac("eth0")), mtu))
+        wait_until("the path's MTU", lambda: f"mtu {mtu}" in net.worker[r].run("ip", "route", "get", net.address))
     go_on(*procs)
     net.check_answers(procs, 2, 3000)
     net.check_sum(1, 3000, ranks=[0, 1], token=0xabc)
-    clients = [net.worker[r].spawn(sys.executable, "-B", INDEPENDENT_CLIENT, ADDRESS, 1, "--token", "abc")
+    clients = [net.worker[r].spawn(sys.executable, "-B", INDEPENDENT_CLIENT, net.address, 1, "--token", "abc")
                for r in range(2)]
     for p in clients:
         out, err = p.communicate(timeout=COMMAND_S)

@@ -9,6 +9,7 @@ from worker import XSK
 SHARES = [("drop", 0.2), ("duplicate", 0.5), ("reorder", 0.5), ("delay", 0.3), ("corrupt", 0.2)]
 
 
+@pytest.mark.families("ipv4", why="`fpisa demo` has IPv4 addresses; test_asked_by_the_job has each fault over both")
 @pytest.mark.parametrize("fault, share, pipeline", [
     pytest.param(*f, p, marks=[pytest.mark.long] * ((i + k) % 2))
     for i, f in enumerate(SHARES) for k, p in enumerate(("fused", "staged"))])

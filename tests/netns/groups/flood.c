@@ -3,7 +3,7 @@
  * flood ADDRESS PORT TEXT: open connections that send TEXT, which may be empty, as fast as possible until killed. Keep
  * the last 1400 connections open.
  */
-#include <arpa/inet.h>
+#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -14,23 +14,22 @@
 
 int main(int argc, char **argv)
 {
-	struct sockaddr_in to = {.sin_family = AF_INET};
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST}, *to;
 	struct rlimit files = {KEPT + 64, KEPT + 64};
 	struct timeval patience = {.tv_usec = 200000};
 	struct linger reset = {.l_onoff = 1}; /* close without TIME_WAIT, so that ports can be used again at once */
 	int fd[KEPT];
 
-	if (argc != 4 || !inet_aton(argv[1], &to.sin_addr))
+	if (argc != 4 || getaddrinfo(argv[1], argv[2], &hints, &to))
 		return 2;
-	to.sin_port = htons((in_port_t)atoi(argv[2]));
 	setrlimit(RLIMIT_NOFILE, &files);
 	memset(fd, -1, sizeof(fd));
 	for (int i = 0;; i = (i + 1) % KEPT) {
 		close(fd[i]);
-		fd[i] = socket(AF_INET, SOCK_STREAM, 0);
+		fd[i] = socket(to->ai_family, SOCK_STREAM, 0);
 		setsockopt(fd[i], SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 		setsockopt(fd[i], SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
-		if (!connect(fd[i], (struct sockaddr *)&to, sizeof(to)))
+		if (!connect(fd[i], to->ai_addr, to->ai_addrlen))
 			send(fd[i], argv[3], strlen(argv[3]), MSG_NOSIGNAL);
 	}
 }

@@ -220,6 +220,7 @@ class Company:
 
 
 @pytest.mark.alone
+@pytest.mark.families("ipv4", why="the forger writes IPv4 headers; faults/test_adversary.py forges over both")
 @pytest.mark.parametrize("fanout, seconds", [("multicast", 12), ("unicast", 12), pytest.param("multicast", 600, marks=pytest.mark.long)])
 def test_company(lab, tmp_path, fanout, seconds):
     net = lab(workers=7, bridge=True)

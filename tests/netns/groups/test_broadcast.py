@@ -38,7 +38,6 @@ def test_bits_of_any_size(groups):
     ({"broadcast": [40000], "root": 0}, {"broadcast": [70000], "root": 0}, " bytes by rank 0"),
     ({"sum": "int32", "count": 2}, {"broadcast": [8], "root": 0}, "the ranks made different calls"),
 ])
-@pytest.mark.families("ipv4")
 def test_ranks_that_do_not_agree(groups, one, others, says):
     """If ranks disagree, all ranks get an error."""
     g = groups(RANKS, "without-key = yes")

@@ -15,7 +15,7 @@ from lab import BUILD, LIBRARY, TOP, draw_seed, once_within, wait_until
 from bits import check_call
 from rationals import EXACT, FPISA64
 from aggregators import pins
-from test_colocated_groups import FIRST, HOSTS, PINS, Hosts
+from test_colocated_groups import HOSTS, PINS, Hosts
 from training import kill_rank_1, outputs
 
 SOURCES = os.path.join(TOP, "tests", "mpi")
@@ -23,7 +23,7 @@ EXAMPLES = os.path.join(TOP, "adapters", "mpi", "examples")
 TORCH = os.path.join(BUILD, "torch")
 DDP = os.path.join(TOP, "adapters", "torch", "examples", "ddp.py")
 CALLS = "f1", "d1", "z7", "f1000", "d2048", "F4096", "D777", "Z500", "f65537", "d30000", "f3", "D1"
-pytestmark = pytest.mark.together
+pytestmark = [pytest.mark.together, pytest.mark.families("ipv4", why="the pages' commands have IPv4 addresses; test_frontends.py has both families")]
 needs_torch = pytest.mark.skipif(not os.path.exists(os.path.join(TORCH, "built")), reason="build/torch is not there; make test installs what it needs")
 
 
@@ -40,7 +40,7 @@ class Cluster:
         return mpis.compiled(self.mpi, os.path.join(SOURCES, source), self.folder)
 
     def env(self):
-        return {"FPISA_MANAGER": FIRST, "FPISA_KEY": self.net.key, "FPISA_MIN_BYTES": 0, "hosts": self.hosts}
+        return {"FPISA_MANAGER": self.net.address, "FPISA_KEY": self.net.key, "FPISA_MIN_BYTES": 0, "hosts": self.hosts}
 
     def start(self, ranks, *argv, **more):
         argv, env = mpis.command(self.mpi, ranks, self.folder, *argv, **self.env(), **more)
@@ -150,8 +150,8 @@ def test_mpi_page(cluster):
 
 
 def start_training(net, *options):
-    env = {**os.environ, "PYTHONPATH": TORCH, "FPISA_LIBRARY": LIBRARY, "FPISA_MANAGER": FIRST, "FPISA_KEY": net.key, "WORLD_SIZE": str(HOSTS),
-           "MASTER_ADDR": FIRST, "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, "PYTHONPATH": TORCH, "FPISA_LIBRARY": LIBRARY, "FPISA_MANAGER": net.address, "FPISA_KEY": net.key, "WORLD_SIZE": str(HOSTS),
+           "MASTER_ADDR": net.address, "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
     return [w.spawn(sys.executable, "-B", DDP, *options, env={**env, "RANK": str(r)}) for r, w in enumerate(net.worker)]
 
 

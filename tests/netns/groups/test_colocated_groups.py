@@ -8,11 +8,11 @@ import pytest
 from aggregators import Switched, check_shares, pins
 from doctor import bad, examine
 from groups import MEMBER, Rank
-from lab import FPISA, LIBRARY, PIN, TOP, end, wait_until
+from lab import FPISA, LIBRARY, PIN, TOP, end, endpoint, wait_until
 
 HOSTS, COUNT = 4, 400 * 256
 PINS = f"/run/colocated-{os.getpid()}"
-FIRST = "10.98.0.11"
+pytestmark = pytest.mark.families(spread=True)
 SUM = {"sum": "float32", "count": COUNT}
 
 
@@ -21,7 +21,8 @@ class Hosts(Switched):
 
     def __init__(self, folder, ipv6=False):
         super().__init__()
-        self.subnet = "2001:db8:98::" if ipv6 else "10.98.0."
+        self.ipv6 = ipv6
+        self.subnet, self.bits = ("2001:db8:98::", 64) if ipv6 else ("10.98.0.", 24)
         self.address = f"{self.subnet}11"
         self.folder, self.ranks = folder, []
         self.worker = [self.host(f"{self.subnet}{i + 11}", f"w{i}") for i in range(HOSTS)]
@@ -72,7 +73,8 @@ class Hosts(Switched):
 
     def lo(self):
         """Return the first host's settings of lo that jobs change."""
-        return self.agg.run("cat", *(f"/proc/sys/net/ipv4/conf/lo/{name}" for name in ("forwarding", "accept_local"))).split()
+        names = ["ipv6/conf/lo/forwarding"] if self.ipv6 else ["ipv4/conf/lo/forwarding", "ipv4/conf/lo/accept_local"]
+        return set(self.agg.run("cat", *(f"/proc/sys/net/{name}" for name in names)).split())
 
     def close(self):
         for rank in self.ranks:
@@ -85,16 +87,16 @@ class Hosts(Switched):
 
 
 @pytest.fixture
-def hosts(bpffs, tmp_path, request):
+def hosts(bpffs, tmp_path, family):
     with pins(PINS):
-        net = Hosts(str(tmp_path), ipv6=getattr(request, "param", None) == "IPv6")
+        net = Hosts(str(tmp_path), ipv6=family == "ipv6")
         try:
             yield net
         finally:
             net.close()
 
 
-@pytest.mark.parametrize("hosts", ["IPv4", "IPv6"], indirect=True)
+@pytest.mark.families()
 def test_four_hosts(hosts):
     """All hosts have the same configuration file, which names the manager. Each host adds a quarter of each call."""
     for i in range(HOSTS):
@@ -151,6 +153,7 @@ def test_unit(hosts):
     caps = [c.lower().removeprefix("cap_") for c in unit["CapabilityBoundingSet"].split()]
     confined = "setpriv", "--no-new-privs", "--bounding-set=-all," + ",".join("+" + c for c in caps)
     before = hosts.lo()
+    hosts.agg.sysctl("conf/eth0/keep_addr_on_down", 1, family="ipv6")
     hosts.agg.ip("link set eth0 down")
     assert "eth0 is down; run ip link set eth0 up" in hosts.refused(0)
     hosts.agg.ip("link set eth0 up")
@@ -160,29 +163,30 @@ def test_unit(hosts):
     for rank in hosts.start(SUM):
         assert rank.line()["first"] == 10
         rank.end()
-    assert hosts.lo() == ["1", "1"]
+    assert hosts.lo() == {"1"}
     end(hosts.agents[0])
     assert hosts.serve(0, *confined).startswith("serving groups")
     end(hosts.agents[0])
     hosts.agg.run(FPISA, "unload")
-    assert hosts.lo() == before == ["0", "0"]
+    assert hosts.lo() == before == {"0"}
     assert hosts.serve(0, *confined).startswith("loaded on eth0 and lo")
 
 
 def test_late_address_of_the_manager(hosts):
     """If the first host gets its address after the start, `fpisa serve` ends with an error, so that its unit starts it again as the manager. If
     the manager's host loses its address, doctor does not take the record of another host for its own."""
-    hosts.agg.ip(f"addr del {FIRST}/24 dev eth0", "addr add 10.98.0.99/24 dev eth0")
+    first, other = (f"{hosts.subnet}{n}/{hosts.bits} dev eth0" for n in (11, 99))
+    hosts.agg.ip(f"addr del {first}", f"addr add {other}")
     assert hosts.serve(0).startswith("loaded on eth0 and lo")
     assert "keeps trying" in hosts.agents[0].stderr.readline()
-    hosts.agg.ip(f"addr add {FIRST}/24 dev eth0")
+    hosts.agg.ip(f"addr add {first}")
     err = hosts.agents[0].communicate(timeout=20)[1]
-    assert f"manager {FIRST}: this address now belongs to this host, so this host is the manager; start fpisa serve again" in err
+    assert f"manager {hosts.address}: this address now belongs to this host, so this host is the manager; start fpisa serve again" in err
     assert hosts.agents[0].returncode == 1
     assert hosts.serve(0).startswith("serving groups")
     hosts.serve(1)
-    wait_until("the aggregator", lambda: hosts.registered() == {"10.98.0.12"})
-    hosts.agg.ip(f"addr del {FIRST}/24 dev eth0")
+    wait_until("the aggregator", lambda: hosts.registered() == {f"{hosts.subnet}12"})
+    hosts.agg.ip(f"addr del {first}")
     found = examine(hosts.agg, "--config", hosts.config)["manager", "registered"]
     assert found["level"] == "fault" and "is not registered" in found["text"], found
 
@@ -192,18 +196,19 @@ def test_port_of_the_manager(hosts):
     with open(hosts.config) as f:
         text = f.read()
     with open(hosts.config, "w") as f:
-        f.write(text.replace(FIRST, FIRST + ":19000") + "port = 18500\n")
-    assert f"look for the manager at port 19000; write manager = {FIRST}:18500" in hosts.refused(0)
+        f.write(text.replace(hosts.address, endpoint(hosts.address, 19000)) + "port = 18500\n")
+    assert f"look for the manager at port 19000; write manager = {endpoint(hosts.address, 18500)}" in hosts.refused(0)
     with open(hosts.config, "w") as f:
-        f.write(text.replace(FIRST, FIRST + ":19000"))
+        f.write(text.replace(hosts.address, endpoint(hosts.address, 19000)))
     for i in range(2):
         assert hosts.serve(i).startswith("loaded on eth0")
         said = hosts.agents[i].stdout.readline()
-        assert said.startswith("aggregator 10.98.0.12:18000 of" if i else "serving groups at *:19000;"), said
+        assert said.startswith(f"aggregator {hosts.place(1)}:18000 of" if i else "serving groups at *:19000;"), said
     found = examine(hosts.worker[0], "--config", hosts.config, "--pin", hosts.pin(0))
     assert found["manager", "port"]["text"] == "the manager listens at TCP *:19000"
 
 
+@pytest.mark.families("ipv4", why="the configuration is refused before an address is used")
 def test_what_is_missing(hosts):
     """Each missing part is reported with its remedy, nothing stays loaded, and the remedy is sufficient."""
     assert "eth7: no such interface; set colocated to an interface of this host (ip -br link)" in hosts.refused(0, "--colocated", "eth7")
@@ -211,13 +216,13 @@ def test_what_is_missing(hosts):
         text = f.read()
     used = hosts.agg.spawn("/usr/bin/python3", "-c", "import socket, time; s = socket.create_server(('0.0.0.0', 18000)); print(1, flush=True); time.sleep(99)")
     assert used.stdout.readline() == "1\n"
-    for manager, line, says in ((FIRST, "user = nosuchuser", "user 'nosuchuser' does not exist"), (FIRST, "key-file = /none", "/none: No such file"),
-                                (FIRST, "listen = 10.1.2.3", "10.1.2.3"), (FIRST, "listen = 0.0.0.0", "ddress already in use"),
+    for manager, line, says in ((hosts.address, "user = nosuchuser", "user 'nosuchuser' does not exist"), (hosts.address, "key-file = /none", "/none: No such file"),
+                                (hosts.address, "listen = 10.1.2.3", "10.1.2.3"), (hosts.address, "listen = 0.0.0.0", "ddress already in use"),
                                 ("10.98.0.99", "address = 10.1.2.3", "10.1.2.3 is not an address of this host"),
                                 ("10.98.0.99", "user = nosuchuser", "user 'nosuchuser' does not exist"),
                                 ("10.98.0.99", "key-file = /none", "/none: No such file")):
         with open(hosts.config, "w") as f:
-            f.write("".join(t + "\n" for t in text.replace(FIRST, manager).splitlines() if t.split()[0] != line.split()[0]) + line + "\n")
+            f.write("".join(t + "\n" for t in text.replace(hosts.address, manager).splitlines() if t.split()[0] != line.split()[0]) + line + "\n")
         status, out, err = hosts.agg.try_run(FPISA, "serve", "--pin", hosts.pin(0), hosts.config)
         assert status == 1 and says in err and ("loaded on" in out) == ("taken off eth0 and lo again" in out) == ("listen" in line), (line, out, err)
         assert "xdp" not in hosts.agg.run("ip", "link") and not os.path.exists(hosts.pin(0)), line

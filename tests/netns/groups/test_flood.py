@@ -7,7 +7,7 @@ import time
 import pytest
 
 from groups import Groups
-from lab import ADDRESS, PORT, end, once_within
+from lab import PORT, end, once_within
 
 SOURCE = os.path.join(os.path.dirname(__file__), "flood.c")
 FLOODERS = 3
@@ -16,6 +16,7 @@ EARLIER, LATER = ("nice", "-n", "-10"), ("nice", "-n", "9")  # the manager is 19
 
 
 @pytest.mark.alone
+@pytest.mark.families(spread=True)
 @pytest.mark.parametrize("says", ["G", "\x16\x03\x01\x02\x01", ""], ids=["garbage", "handshakes", "silence"])
 def test_a_death_is_named(lab, tmp_path, says):
     """A dead rank is named although the flooding processes get more CPU time than the manager, and connect faster than the manager
@@ -29,7 +30,7 @@ def test_a_death_is_named(lab, tmp_path, says):
     def kill():
         forever = {"sum": "float32", "count": 1000, "times": 10**6, "pause": 0.01}
         ranks = g.group("old", range(2), forever)
-        flooders = [net.worker[2].spawn(*EARLIER, tmp_path / "flood", ADDRESS, PORT, says) for _ in range(FLOODERS)]
+        flooders = [net.worker[2].spawn(*EARLIER, tmp_path / "flood", net.address, PORT, says) for _ in range(FLOODERS)]
         time.sleep(2)
         killed = time.monotonic()
         ranks[1].kill()

@@ -10,7 +10,7 @@ import pytest
 
 import mpi as mpis
 from lab import BUILD, LIBRARY, TOP
-from test_registration import over_both, site  # noqa: F401
+from test_registration import site  # noqa: F401
 from training import outputs
 
 RANKS = 3
@@ -35,7 +35,7 @@ def check_parts(net, before):
         assert chunk / sum(chunks) == pytest.approx(weight / sum(WEIGHTS), rel=0.05), chunks
 
 
-@over_both
+@pytest.mark.families()
 @pytest.mark.parametrize("mpi", ["openmpi", pytest.param("mpich", marks=pytest.mark.long)])
 def test_mpi(weighted, mpi, tmp_path):
     """In a sweep over types and counts every value is correct. Additions with rounding would give the sweep's doubles a different sum in
@@ -66,7 +66,7 @@ def train(site):  # noqa: F811
     return digests
 
 
-@over_both
+@pytest.mark.families()
 @pytest.mark.long
 @pytest.mark.skipif(not os.path.exists(os.path.join(TORCH, "built")), reason="build/torch is not there; make test installs what it needs")
 def test_torch(weighted):

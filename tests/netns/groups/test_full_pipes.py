@@ -10,6 +10,8 @@ import job_requests
 from groups import Groups
 from lab import COMMAND_S, FPISA, SLOW
 
+pytestmark = pytest.mark.families(spread=True)
+
 F_SETPIPE_SZ, SMALL = 1031, 4096
 INT32, EXACT = 7, 4  # int32 has no modes, so a job with both is refused
 
@@ -24,7 +26,7 @@ def test_nobody_reads(lab, tmp_path):
             fcntl.fcntl(pipe, F_SETPIPE_SZ, SMALL)
         # The manager writes a line to stderr for each job that cannot be made, and a line to stdout for each refusal.
         for n in range(16):
-            group = job_requests.Group(net.worker[:1], f"wrong-{n}")
+            group = job_requests.Group(net.worker[:1], f"wrong-{n}", net.address)
             for _ in range(job_requests.MOST):
                 with pytest.raises(AssertionError, match="job"):
                     group.job(8, INT32, EXACT)
@@ -33,7 +35,7 @@ def test_nobody_reads(lab, tmp_path):
         for _ in range(200):
             g.manager.send_signal(signal.SIGHUP)
             time.sleep(0.01 * SLOW)
-        group = job_requests.Group(net.worker, "right")
+        group = job_requests.Group(net.worker, "right", net.address)
         assert group.job(8)[1] == 8
         group.leave()
         g.empty()

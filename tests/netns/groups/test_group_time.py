@@ -6,7 +6,7 @@ import pytest
 from groups import Groups
 from lab import SLOW
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.families(spread=True)]
 
 RANKS = 4
 COUNT = 1 << 20	 # 4 MB

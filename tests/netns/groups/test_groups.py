@@ -16,10 +16,12 @@ import pytest
 
 import job_requests
 from groups import Groups, over_both
-from lab import ADDRESS, COMMAND_S, FPISA, PIN, PORT, SLOW, TOP, alive, children, draw_seed, end, once_within, wait_until, waiters
+from lab import COMMAND_S, FPISA, PIN, PORT, SLOW, TOP, alive, children, draw_seed, end, endpoint, listener, once_within, wait_until, waiters
 
 EACCES, EBUSY, EEXIST, EINVAL, ECONNRESET, ECONNREFUSED, ETIMEDOUT, EDQUOT, EPROTO, ESTALE, EREMOTEIO = 13, 16, 17, 22, 104, 111, 110, 122, 71, 116, 121
 FOR_EVER = 10**6
+
+pytestmark = pytest.mark.families(spread=True)
 
 
 def confined(caps):
@@ -52,7 +54,6 @@ def test_sums_of_every_type(groups):
     g.empty()
 
 
-@pytest.mark.families(spread=True)
 def test_two_delete_a_job(groups):
     """If a user and the manager delete a job at the same time, the manager has nothing left to do, and serves the next group."""
     g = groups(2)
@@ -74,7 +75,6 @@ def test_two_delete_a_job(groups):
     check_sums(ranks, 2, "float32")
 
 
-@pytest.mark.families(spread=True)
 def test_elements_of_wide_values(lab, tmp_path):
     """If a frame holds fewer float64 values than `elements` says, a chunk has as many as fit. Other types have `elements` values per
     chunk."""
@@ -91,7 +91,6 @@ def test_elements_of_wide_values(lab, tmp_path):
         g.close()
 
 
-@pytest.mark.families(spread=True)
 def test_no_elements(groups):
     """A call of no elements works as the first call of a type and later. A sum after it is correct."""
     g = groups(2)
@@ -103,7 +102,6 @@ def test_no_elements(groups):
     g.empty()
 
 
-@pytest.mark.families(spread=True)
 def test_no_elements_wait_as_the_header_says(groups):
     """If the first call of a type has no elements, it waits until all ranks have made it. Later calls of no elements do not wait for any
     rank."""
@@ -141,7 +139,6 @@ def test_unicast(groups):
 
 
 @pytest.mark.parametrize("manager, group, has", [("multicast", 2, "unicast"), ("unicast", 1, "multicast")])
-@pytest.mark.families(spread=True)
 def test_fanout_of_a_group(groups, manager, group, has):
     """A group's own fanout option overrides the manager's."""
     g = groups(2, f"fanout = {manager}")
@@ -162,7 +159,7 @@ def test_port_that_is_taken(groups):
 
 
 def test_who_may_not_join(groups, tmp_path):
-    g = groups(2, "networks = 10.99.1.0/24,10.99.2.0/24", "formats = fp32", sections="[key train]\ngroups = 1\n")
+    g = groups(2, "networks = 10.99.1.0/24,10.99.2.0/24,2001:db8:99::/48", "formats = fp32", sections="[key train]\ngroups = 1\n")
     ranks = g.group("train", range(2), hold=True)
 
     def refused(rc, text, *where, **options):
@@ -177,7 +174,7 @@ def test_who_may_not_join(groups, tmp_path):
     os.chmod(tmp_path / "wrong", 0o640)
     refused(EACCES, "chmod 600", "other", 0, 2, key_file=str(tmp_path / "wrong"))
     refused(EINVAL, "is not a group name", "a b", 0, 2)
-    refused(ECONNREFUSED, "is fpisa serve running there?", "other", 0, 2, address=f"{ADDRESS}:{PORT + 1}")
+    refused(ECONNREFUSED, "is fpisa serve running there?", "other", 0, 2, address=endpoint(g.net.address, PORT + 1))
     for rank in ranks:
         rank.kill()
     wait_until("its end", lambda: not g.net.json("group", "list"))
@@ -191,7 +188,8 @@ def test_who_may_not_join(groups, tmp_path):
 @pytest.mark.parametrize("key", ["key", "without-key = yes"])
 def test_outside_of_the_networks(groups, key):
     """A host outside the networks gets an error that names the limit each time, with a key or without, whatever bytes it sends before."""
-    g = groups(2, "networks = 10.99.1.0/24", *[key] * (key != "key"))
+    g = groups(2, "networks = 10.99.1.0/24,2001:db8:99:1::/64", *[key] * (key != "key"))
+    refused = f"{g.net.addresses[1]} is not in a network that may ask for groups; add the network to networks in [manager]"
     with g.net.worker[1].entered():
         others = [socket.create_connection((g.net.address, PORT), 10 * SLOW) for _ in range(20)]
     for i, s in enumerate(others):
@@ -200,12 +198,12 @@ def test_outside_of_the_networks(groups, key):
                 s.sendall(b"\x16F\0G"[i % 4:][:1] * 1000)
             except OSError:
                 continue  # the manager has closed the connection
-            assert b"10.99.2.3 is not in a network that may ask for groups; add the network to networks in [manager]" in s.recv(256)
+            assert refused.encode() in s.recv(256)
     ranks = [g.start(1, "train", 0, 2) for _ in range(10)]
     for rank in ranks:
         answer = rank.line()
         assert answer["rc"] == -EACCES, answer
-        assert answer["error"].endswith("group train: 10.99.2.3 is not in a network that may ask for groups; add the network to networks in [manager]"), answer
+        assert answer["error"].endswith(f"group train: {refused}"), answer
     wait_until("the counter", lambda: g.net.json("status")["manager"]["refusals"]["network"] >= 30)
     check_sums(g.group("train", [0, 0], {"sum": "float32"}, hold=True), 2, "float32")
 
@@ -214,6 +212,7 @@ def test_refusals_are_logged(groups, tmp_path):
     """A refusal is logged in one line with host, key, group and reason. In a flood a few refusals are logged and the others counted. A log
     that is not read does not stop the manager."""
     g = groups(2, "formats = fp32", "key-groups = 1")
+    network, host = "2001:db8:99:" if g.net.ipv6 else "10.99.", g.net.addresses[1]
 
     def logged(*words):
         line = g.manager.stdout.readline()
@@ -221,16 +220,16 @@ def test_refusals_are_logged(groups, tmp_path):
 
     ranks = g.group("train", range(2), {"sum": "float64"}, hold=True)
     assert [rank.line()["rc"] for rank in ranks] == [-EACCES] * 2
-    logged("refused 10.99.", ", key train (format): group train: the manager does not offer format fp64; add the format to formats in [manager]")
+    logged(f"refused {network}", ", key train (format): group train: the manager does not offer format fp64; add the format to formats in [manager]")
     assert g.start(1, "other", 0, 2).line()["rc"] == -EDQUOT
-    logged("refused 10.99.2.3, key train (quota): group other: key 'train' has reached its limit of 1 groups")
+    logged(f"refused {host}, key train (quota): group other: key 'train' has reached its limit of 1 groups")
     assert g.start(1, "other", 0, 2, key_file="").line()["rc"] == -EACCES
-    logged("refused 10.99.2.3, without a key (key): a key is needed here")
+    logged(f"refused {host}, without a key (key): a key is needed here")
     g.net.fpisa("key", "new", "stranger", str(tmp_path / "wrong"))
     with open(tmp_path / "wrong") as f:
         identity = f.read().rsplit(":", 1)[0]
     assert g.start(1, "other", 0, 2, key_file=str(tmp_path / "wrong")).line()["rc"] == -EACCES
-    logged(f"refused 10.99.2.3, key {identity} (key): ")
+    logged(f"refused {host}, key {identity} (key): ")
     flood = 2000
     with g.net.worker[0].entered():
         for _ in range(flood):
@@ -253,15 +252,14 @@ def test_no_manager_at_that_port(groups):
     """If a server closes connections without a message, the error says that it is not a manager."""
     g = groups(1)
     with g.net.agg.entered():
-        other = socket.create_server((ADDRESS, PORT + 1))
+        other = listener(g.net.address, PORT + 1)
     with other:
-        rank = g.start(0, "train", 0, 1, address=f"{ADDRESS}:{PORT + 1}")
+        rank = g.start(0, "train", 0, 1, address=endpoint(g.net.address, PORT + 1))
         other.accept()[0].close()
         answer = rank.line()
     assert answer["rc"] == -ECONNRESET and "before any answer; is fpisa serve running there?" in answer["error"], answer
 
 
-@pytest.mark.families(spread=True)
 def test_formats_that_are_not_given(groups):
     g = groups(2, "formats = fp32", sections="[key train]\njobs = 1\nslots = 32\n")
     ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "float64"}, hold=True)
@@ -277,7 +275,6 @@ def test_formats_that_are_not_given(groups):
 
 
 @pytest.mark.parametrize("leaves", [True, False])
-@pytest.mark.families(spread=True)
 def test_who_is_late_hears_why_too(groups, tmp_path, leaves):
     """A late rank gets the reason too. It asks for a job after the other ranks were refused the job and have left or died. If its call is a
     different one, its error names the ranks that are gone."""
@@ -319,7 +316,6 @@ def test_a_killed_rank_is_named(groups):
 
 
 @pytest.mark.parametrize("turns", [8, pytest.param(100, marks=pytest.mark.long)])
-@pytest.mark.families(spread=True)
 def test_killed_at_random_moments(groups, turns):
     """If ranks are killed while they join, call or leave, the calls of the other ranks succeed or name the rank within a second, and the
     next group of that name works. No job, slot, pin or descriptor is left."""
@@ -358,7 +354,6 @@ def test_killed_at_random_moments(groups, turns):
     check_sums(g.group("train", range(3), {"sum": "float32"}, hold=True), 3, "float32")
 
 
-@pytest.mark.families(spread=True)
 def test_a_child_holds_no_lease(groups):
     g = groups(2)
 
@@ -416,7 +411,7 @@ def test_calls_without_requests(groups):
             assert answer["rc"] == 0 and answer["calls"] == 20 and answer["first"] == 3, answer
         time.sleep(0.5)
         cut = time.monotonic()
-        g.net.worker[0].run("nft", "table ip cut { chain in { type filter hook input priority 0; policy drop; }; "
+        g.net.worker[0].run("nft", "table inet cut { chain in { type filter hook input priority 0; policy drop; }; "
                             "chain out { type filter hook output priority 0; policy drop; }; }")
         others, own = ranks[1].line(), ranks[0].line()
         assert others["rc"] == -ECONNRESET and "its host does not answer" in others["error"] and others["calls"] > 0, others
@@ -424,7 +419,7 @@ def test_calls_without_requests(groups):
         ranks[1].kill()
         g.empty()
         ranks[0].kill()
-        g.net.worker[0].run("nft", "delete table ip cut")
+        g.net.worker[0].run("nft", "delete table inet cut")
         return own["ended"] - cut
 
     once_within(8, cut_off)
@@ -914,7 +909,7 @@ def test_hostile_connections(groups):
             assert b"a key is needed here" in s.recv(256, socket.MSG_WAITALL)
         with socket.create_connection((g.net.address, PORT)) as half:
             half.sendall(job_requests.message(job_requests.JOIN)[:6])
-    more = g.group("second", range(2), {"sum": "float32"})
+    more = g.group("second", range(2), {"sum": "float32"}, hold=True)
     check_sums(more, 2, "float32")
     assert [rank.line()["rc"] for rank in ranks for _ in range(2)] == [0] * 4
     deadline = time.monotonic() + 10 * SLOW

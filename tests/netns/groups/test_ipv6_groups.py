@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Test what differs between groups over IPv6 and over IPv4. The tests marked `over_both` of the other files run over IPv6 too."""
+"""Test what differs between groups over IPv6 and over IPv4. The tests of the other files run over IPv6 too."""
 import os
 import re
 import socket
@@ -14,7 +14,7 @@ from lab import ADDRESS, ADDRESS6, FPISA, HERE, PORT, TOP
 EACCES = 13
 SUM = {"sum": "float32"}
 
-over_ipv6 = pytest.mark.parametrize("groups", ["IPv6"], indirect=True)
+pytestmark = pytest.mark.families("ipv6")
 
 
 def right(ranks, *hosts):
@@ -23,7 +23,6 @@ def right(ranks, *hosts):
         assert answer["rc"] == 0 and answer["first"] == answer["last"] == len(ranks) * (len(ranks) + 1) / 2, answer
 
 
-@over_ipv6
 def test_addresses_of_jobs(groups):
     """Ranks give the address in three forms. The job has the addresses of the connections, and the manager chooses a multicast address."""
     g = groups(3)
@@ -40,7 +39,6 @@ def test_addresses_of_jobs(groups):
     assert f"\naddress     {address}\n" in text and all(f"{r}  {a}" in text for r, a in enumerate(g.net.addresses))
 
 
-@over_ipv6
 def test_both_families_at_one_manager(groups):
     """A group of IPv4 ranks and a group of IPv6 ranks exist at the same time. One listening socket serves both."""
     g = groups(2)
@@ -62,7 +60,13 @@ def test_both_families_at_one_manager(groups):
     assert [fault for fault in examine(g.net.agg).values() if fault["level"] == "fault"] == []
 
 
-@over_ipv6
+def test_long_address_in_an_error(groups):
+    """An error names the whole address of the manager and its port, however long they are."""
+    host = "[2001:db8:1234:5678:9abc:def0:1234:5678]:18001"
+    answer = groups(1).start(0, "train", 0, 1, address=host).line()
+    assert answer["error"].startswith(f"{host}: group train: cannot connect: "), answer
+
+
 @pytest.mark.parametrize("first", [None, "10.99.9.9", "10.99.0.9"], ids=["alone", "no-route", "silent"])
 def test_name_with_an_address_that_works(groups, tmp_path, first):
     """Ranks join by a name that has an IPv6 address alone, or beside an IPv4 address without a route or a host, which they try first."""
@@ -78,7 +82,6 @@ def test_name_with_an_address_that_works(groups, tmp_path, first):
     right(ranks)
 
 
-@over_ipv6
 def test_networks(groups):
     """`networks` in [manager] accepts IPv6 networks with a prefix of any length. The network ::/0 does not contain IPv4 addresses."""
     g = groups(2, "networks = 2001:db8:99:1::/64")
@@ -104,7 +107,6 @@ def test_networks(groups):
                 assert bool(refused) != four, network
 
 
-@over_ipv6
 def test_doctor(groups):
     """doctor finds the listener for both families, and for one address. On a worker it asks the manager at an IPv6 address."""
     g = groups(1)
@@ -120,7 +122,6 @@ def test_doctor(groups):
     assert f"the manager listens at TCP [{g.net.address}]:{PORT}" in said, said
 
 
-@over_ipv6
 def test_connections_of_one_network(groups):
     """All addresses of an IPv6 /64 count as one host. Silent connections from 300 of them displace only each other, not an older connection
     from another network."""
@@ -143,7 +144,6 @@ def test_connections_of_one_network(groups):
 
 
 @pytest.mark.parametrize("config", [(), (f"listen = {ADDRESS6}",)], ids=["everywhere", "there"])
-@over_ipv6
 def test_unit_has_the_address_families_it_needs(groups, config):
     """The manager also listens on IPv6, and reaches ranks there, in the address families that its unit permits."""
     with open(os.path.join(TOP, "user", "system", "fpisa-manager.service.in")) as f:

@@ -6,6 +6,8 @@ import job_requests
 from groups import Groups
 from lab import PIN, SLOW, wait_until
 
+pytestmark = pytest.mark.families(spread=True)
+
 RATE, MEDIAN_S, TRIES = 80, 0.05, 5  # RATE is four times the rate that an idle machine reaches if jobs wait for grace periods
 FORMATS = "float32", "int32"
 
@@ -33,11 +35,11 @@ def inner_maps(net):
 def test_many_a_second(groups):
     """The maps for devices stay the same from job to job, because a replacement makes the kernel wait. Only the best of several tries
     counts, because other programs may load the machine."""
-    job_requests.churn(groups.net.worker, 1, 0.01)  # create a job, so that all maps exist; the maps of an earlier test are different maps
+    job_requests.churn(groups.net.worker, 1, 0.01, groups.net.address)  # create a job, so that all maps exist; the maps of an earlier test are different maps
     wait_until("the maps of all numbers", lambda: len(inner_maps(groups.net)) == 2 * 64)
     before, best = inner_maps(groups.net), None
     for _ in range(TRIES):
-        took = job_requests.churn(groups.net.worker, 2, 2)
+        took = job_requests.churn(groups.net.worker, 2, 2, groups.net.address)
         rate, median = len(took) / 2, took[len(took) // 2]
         best = max(best or (0, 0), (rate, -median))
         if rate >= RATE / SLOW and median <= MEDIAN_S * SLOW:
@@ -71,7 +73,7 @@ def test_started_again(lab, tmp_path):
         g.settle()
         before = inner_maps(net)
         for name in "one", "two":
-            group = job_requests.Group(net.worker, name)
+            group = job_requests.Group(net.worker, name, net.address)
             assert [group.job(8)[0] for _ in range(3)] == [0, 1, 2]
             group.leave()
             g.empty()

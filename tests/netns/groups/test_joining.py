@@ -7,8 +7,12 @@ import struct
 import threading
 import time
 
+import pytest
+
 from groups import sees
-from lab import ADDRESS, FPISA, PORT, SLOW, once_within, wait_until
+from lab import FPISA, PORT, SLOW, endpoint, listener, once_within, wait_until
+
+pytestmark = pytest.mark.families(spread=True)
 
 EAGAIN, EACCES, EINVAL, ENOSPC, ENETUNREACH, ETIMEDOUT, ECONNREFUSED = 11, 13, 22, 28, 101, 110, 111
 CLIENT_HELLO, SERVER_HELLO = 1, 2
@@ -25,7 +29,7 @@ def right(ranks):
 def test_by_name(groups, tmp_path):
     """A host's name works with a port and without. An unknown name, a failed lookup and an invalid name are errors."""
     g = groups(2)
-    g.member = sees(tmp_path, hosts=f"127.0.0.1 localhost\n{ADDRESS} aggregator.example aggregator\n", nsswitch_conf="hosts: files\n")
+    g.member = sees(tmp_path, hosts=f"127.0.0.1 localhost\n{g.net.address} aggregator.example aggregator\n", nsswitch_conf="hosts: files\n")
     ranks = [g.start(0, "names", 0, 2, {"sum": "float32"}, {"leave": True}, address="aggregator"),
              g.start(1, "names", 1, 2, {"sum": "float32"}, {"leave": True}, address=f"aggregator.example:{PORT}")]
     for _ in range(3):
@@ -49,10 +53,10 @@ def test_name_server_that_never_answers(groups, tmp_path):
     """resolv.conf lets the resolver wait for 30 s, but a join ends after 6 s, or after join_timeout_ms. `fpisa doctor` does not wait for
     the resolver either."""
     g = groups(2)
-    seen = sees(tmp_path, nsswitch_conf="hosts: dns\n", resolv_conf=f"nameserver {ADDRESS}\noptions timeout:10 attempts:3\n")
+    seen = sees(tmp_path, nsswitch_conf="hosts: dns\n", resolv_conf=f"nameserver {g.net.address}\noptions timeout:10 attempts:3\n")
     g.member = seen
-    with g.net.agg.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
-        silent.bind((ADDRESS, 53))
+    with g.net.agg.socket(g.net.ipv6) as silent:
+        silent.bind((g.net.address, 53))
         for limit, least in (700, 0.7), (0, 6):
             def late(limit=limit, least=least):
                 answer = g.start(0, "names", 0, 1, address="aggregator", join_timeout_ms=limit).line()
@@ -63,44 +67,56 @@ def test_name_server_that_never_answers(groups, tmp_path):
             once_within(2, late)
 
 
+def more_address(net, number):
+    """Give the aggregator another address. Return the address."""
+    address = f"2001:db8:99::{number}" if net.ipv6 else f"10.99.0.{number}"
+    net.agg.ip(f"addr add {address}/{128 if net.ipv6 else 32} dev lo")
+    for r, w in enumerate(net.worker):
+        w.ip(f"route add {address}/{128 if net.ipv6 else 32} via {net.host(r + 1, 1)}")
+    return address
+
+
+def drop(net, address):
+    """Let the aggregator drop all packets to one of its addresses."""
+    net.agg.run("nft", f"table inet cut {{ chain in {{ type filter hook input priority 0; {'ip6' if net.ipv6 else 'ip'} daddr {address} drop; }}; }}")
+
+
 def test_name_with_several_addresses(groups, tmp_path):
     """The rank tries each address of the name. The first address refuses, the second drops packets, and the third belongs to the manager.
     If all addresses refuse, the join fails at once."""
     g = groups(2)
-    dead, silent = "10.99.0.2", "10.99.0.3"
-    g.net.agg.ip(f"addr add {dead}/32 dev lo", f"addr add {silent}/32 dev lo")
-    g.net.agg.run("nft", f"table ip cut {{ chain in {{ type filter hook input priority 0; ip daddr {silent} drop; }}; }}")
-    for w, address in zip(g.net.worker, g.net.addresses):
-        w.ip(f"route add 10.99.0.0/24 via {address.rsplit('.', 1)[0]}.1")
+    right_one, dead, silent = g.net.address, *(more_address(g.net, n) for n in (2, 3))
+    drop(g.net, silent)
+    local, other = ("::1", "10.77.0.1") if g.net.ipv6 else ("127.0.0.1", "fd00::1")
     g.kill()
     with open(g.config, "a") as f:
-        f.write(f"listen = {ADDRESS}\n")
+        f.write(f"listen = {right_one}\n")
     g.serve()
     g.member = sees(tmp_path, nsswitch_conf="hosts: files\n", hosts="".join(
         f"{address} {name}\n" for address, name in (
-            (dead, "two"), (ADDRESS, "two"), (silent, "three"), (dead, "three"), (ADDRESS, "three"), (dead, "none"),
-            ("127.0.0.1", "none"), ("fd00::1", "six"), ("fd00::1", "both"), (ADDRESS, "both"))))
+            (dead, "two"), (right_one, "two"), (silent, "three"), (dead, "three"), (right_one, "three"), (dead, "none"),
+            (local, "none"), (other, "other"), (other, "both"), (right_one, "both"))))
     for name in "two", "three", "both":
         ranks = [g.start(h, name, h, 2, {"sum": "float32"}, {"leave": True}, address=name) for h in range(2)]
         for _ in range(3):
             right(ranks)
-        said = g.net.worker[0].try_run(*g.member[:-4], FPISA, "doctor", "--worker", ADDRESS, env={**g.env, "FPISA_MANAGER": name, "FPISA_KEY": g.key})
+        said = g.net.worker[0].try_run(*g.member[:-4], FPISA, "doctor", "--worker", right_one, env={**g.env, "FPISA_MANAGER": name, "FPISA_KEY": g.key})
         assert f"ok     groups: manager: {name} answers in" in said[1], said
     answer = g.start(0, "none", 0, 2, address="none").line()
-    assert answer["rc"] == -ECONNREFUSED and "cannot connect to 1" in answer["error"], answer
-    answer = g.start(0, "six", 0, 2, address="six").line()
+    assert answer["rc"] == -ECONNREFUSED and any(f"cannot connect to {a}: " in answer["error"] for a in (local, dead)), answer
+    answer = g.start(0, "other", 0, 2, address="other").line()
     assert answer["rc"] == -ENETUNREACH and "cannot connect: Network is unreachable" in answer["error"], answer
 
 
 class Relay(threading.Thread):
-    """A relay on a worker that connects to the manager and keeps the bytes of each side"""
+    """A relay on a worker, at its loopback address, that connects to the manager and keeps the bytes of each side"""
 
-    def __init__(self, worker):
+    def __init__(self, worker, manager):
         super().__init__(daemon=True)
-        self.said = b"", b""
+        self.said, self.address = (b"", b""), "::1" if ":" in manager else "127.0.0.1"
         with worker.entered():
-            self.listener = socket.create_server(("127.0.0.1", PORT))
-            self.on = socket.create_connection((ADDRESS, PORT), 10 * SLOW)
+            self.listener = listener(self.address, PORT)
+            self.on = socket.create_connection((manager, PORT), 10 * SLOW)
         self.start()
 
     def run(self):
@@ -140,8 +156,8 @@ def test_connection(groups):
     """The connection is TLS 1.3 with the shared key and a fresh key exchange. The TLS library is loaded only when needed, and no message is
     sent unencrypted."""
     g = groups(2)
-    relay = Relay(g.net.worker[0])
-    ranks = [g.start(0, "secrecy", 0, 2, {"sum": "float32"}, hold=True, address="127.0.0.1"),
+    relay = Relay(g.net.worker[0], g.net.address)
+    ranks = [g.start(0, "secrecy", 0, 2, {"sum": "float32"}, hold=True, address=relay.address),
              g.start(1, "secrecy", 1, 2, {"sum": "float32"}, hold=True)]
     for rank in ranks:
         answer = rank.line()
@@ -220,33 +236,33 @@ def test_limit_of_a_join(groups):
     """A join ends at join_timeout_ms, whatever it waits for: a manager that accepts and is silent, with a key or without, a host that drops
     packets, or another rank."""
     g = groups(2)
-    dropping, limits = "10.99.0.3", (200, 700, 1100)
+    dropping, limits = more_address(g.net, 3), (200, 700, 1100)
     check_limits_of_joins(g, limits)
-    with g.net.agg.entered(), socket.create_server((ADDRESS, PORT + 1), backlog=64):
+    with g.net.agg.entered(), listener(g.net.address, PORT + 1, backlog=64):
         for key in g.key, "":
-            check_limits_of_joins(g, limits, address=f"{ADDRESS}:{PORT + 1}", key_file=key)
-    g.net.agg.ip(f"addr add {dropping}/32 dev lo")
-    g.net.agg.run("nft", f"table ip cut {{ chain in {{ type filter hook input priority 0; ip daddr {dropping} drop; }}; }}")
-    g.net.worker[0].ip(f"route add {dropping}/32 via {g.net.addresses[0].rsplit('.', 1)[0]}.1")
+            check_limits_of_joins(g, limits, address=endpoint(g.net.address, PORT + 1), key_file=key)
+    drop(g.net, dropping)
     check_limits_of_joins(g, limits, address=dropping)
 
 
 def test_limit_of_a_join_by_name(groups, tmp_path):
     """The time of the lookup counts towards the limit. Here the lookup takes 0.8 s and leads to a silent manager."""
     g = groups(1)
-    seen = sees(tmp_path, nsswitch_conf="hosts: dns\n", resolv_conf=f"nameserver {ADDRESS}\noptions timeout:10\n")
+    seen = sees(tmp_path, nsswitch_conf="hosts: dns\n", resolv_conf=f"nameserver {g.net.address}\noptions timeout:10\n")
     g.member = seen
+    kind = 28 if g.net.ipv6 else 1  # AAAA or A
+    address = socket.inet_pton(socket.AF_INET6 if g.net.ipv6 else socket.AF_INET, g.net.address)
 
     def answer_late(s):
         with contextlib.suppress(OSError):
             while True:
                 query, client = s.recvfrom(512)
-                time.sleep(0.8 if query[-3] == 1 else 0)
+                time.sleep(0.8 if query[-3] == kind else 0)
                 end = query.index(b"\0", 12) + 5
-                found = b"\xc0\x0c\0\1\0\1\0\0\0\0\0\4" + socket.inet_aton(ADDRESS) if query[end - 3] == 1 else b""
+                found = b"\xc0\x0c" + struct.pack(">HHIH", kind, 1, 0, len(address)) + address if query[end - 3] == kind else b""
                 s.sendto(query[:2] + b"\x81\x80\0\1" + bytes([0, bool(found)]) + b"\0\0\0\0" + query[12:end] + found, client)
 
-    with g.net.agg.entered(), socket.create_server((ADDRESS, PORT + 1), backlog=64), socket.socket(type=socket.SOCK_DGRAM) as server:
-        server.bind((ADDRESS, 53))
+    with g.net.agg.entered(), listener(g.net.address, PORT + 1, backlog=64), g.net.agg.socket(g.net.ipv6) as server:
+        server.bind((g.net.address, 53))
         threading.Thread(target=answer_late, args=(server,), daemon=True).start()
         check_limits_of_joins(g, (1300,), address=f"aggregator.example:{PORT + 1}")

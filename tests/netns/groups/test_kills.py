@@ -15,14 +15,15 @@ from groups import MEMBER, Rank
 from lab import FPISA, LIBRARY, SLOW, draw_seed, end, wait_until
 import test_leaves as leaves
 import test_racks as racks
-from test_colocated_groups import FIRST, HOSTS, hosts  # noqa: F401
+from test_colocated_groups import HOSTS, hosts  # noqa: F401
 from test_leaves import site as tree  # noqa: F401
 from test_racks import site as two_racks  # noqa: F401
 from test_registration import OTHERS, WORKERS, site  # noqa: F401
 
 HANG_S = 30 * SLOW
 # These errors end a call or a join when an aggregator or a rank dies. All ranks then leave and join again.
-ALLOWED = [r"aggregator 10\.98\.0\.\d+ is gone: (its process ended|its host does not answer|it was restarted)", r"aggregator 10\.98\.0\.\d+:",
+ALLOWED = [r"aggregator (10\.98\.0\.|2001:db8:98::)\d+ is gone: (its process ended|its host does not answer|it was restarted)",
+           r"aggregator (10\.98\.0\.|2001:db8:98::)\d+:",
            r"rank \d is gone: its process ended", r"rank \d has left the group", r"a group of this name exists", r"another process has joined as rank \d",
            r"rank \d did not join", r"ranks? [\d, -]+ did not join",
            r"rank \d(, rank \d)* (is|are) gone: the group was ended at the aggregator"]
@@ -84,14 +85,14 @@ def shares(net):
 def used(net):
     """Return the numbers of the other aggregators in the group's generation."""
     there = shares(net)
-    return [i for i in range(OTHERS) if f"10.98.0.{i + 2}" in there]
+    return [i for i in range(OTHERS) if f"{net.subnet}{i + 2}" in there]
 
 
 def report(**figures):
     print(json.dumps(figures))
 
 
-@pytest.mark.parametrize("seconds", [3, pytest.param(600, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seconds, family", [(3, "ipv6"), pytest.param(600, "ipv4", marks=pytest.mark.long)], indirect=["family"])
 def test_aggregators(site, seconds):  # noqa: F811
     """Two registered aggregators of three are killed, ended or cut off, and return. The group continues with the present aggregators."""
     rng = random.Random(draw_seed())
@@ -100,7 +101,7 @@ def test_aggregators(site, seconds):  # noqa: F811
     net, w, happened = site.net, Watched(), collections.Counter()
     steps = [{"check": kind, "times": 200, "seed": rng.randrange(3000)} for kind in ("float32", "float64", "int32", "float16")] * 500
     for r in range(WORKERS):
-        rank = net.worker[r].spawn(*site.member, "10.98.0.1", "soak", r, WORKERS, plan(site.key, steps), env=site.env)
+        rank = net.worker[r].spawn(*site.member, net.address, "soak", r, WORKERS, plan(site.key, steps), env=site.env)
         w.add(Rank(rank))
         site.ranks.append(w.ranks[-1])
     w.until("results of all aggregators", lambda: all(net.results()))
@@ -137,7 +138,7 @@ def test_aggregators(site, seconds):  # noqa: F811
     wait_until("no jobs there", lambda: all(not net.at(i, "job", "list").strip().splitlines()[1:] for i in range(OTHERS)))
 
 
-@pytest.mark.parametrize("seconds", [0, pytest.param(600, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seconds, family", [(0, "ipv4"), pytest.param(600, "ipv6", marks=pytest.mark.long)], indirect=["family"])
 def test_ranks_of_aggregators(hosts, seconds):  # noqa: F811
     """Four hosts work without another machine. Each round kills one rank, in turn, in a call. Every second round also kills an aggregator,
     which is started again. All ranks join again."""
@@ -149,7 +150,7 @@ def test_ranks_of_aggregators(hosts, seconds):  # noqa: F811
     w, killed, ended, n, began = Watched(), [0] * HOSTS, [0] * HOSTS, 0, time.monotonic()
 
     def start(r):
-        return Rank(hosts.worker[r].spawn("/usr/bin/python3", "-B", MEMBER, LIBRARY, FIRST, "g", r, HOSTS, plan(hosts.key, steps)))
+        return Rank(hosts.worker[r].spawn("/usr/bin/python3", "-B", MEMBER, LIBRARY, hosts.address, "g", r, HOSTS, plan(hosts.key, steps)))
 
     def restart(i):
         hosts.agents[i].send_signal(signal.SIGKILL)
@@ -231,13 +232,13 @@ def kill_in_tree(site, module, seconds):  # noqa: F811
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seconds", [600])
+@pytest.mark.parametrize("seconds, family", [(600, "ipv6")], indirect=["family"])
 def test_trees(tree, seconds):  # noqa: F811
     kill_in_tree(tree, leaves, seconds)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seconds", [600])
+@pytest.mark.parametrize("seconds, family", [(600, "ipv4")], indirect=["family"])
 def test_racks(two_racks, seconds):  # noqa: F811
     """Kill leaves of racks: one on a host of its own, and one on a host with ranks."""
     kill_in_tree(two_racks, racks, seconds)

@@ -32,8 +32,7 @@ FRAME = 14 + 8 + 76  # headers: Ethernet, UDP, FPISA
 CALLS = "f1", "d1", "f1000", "d777", "F4096", "D100", "f65537"
 TORCH = os.path.join(BUILD, "torch")
 DDP = os.path.join(TOP, "adapters", "torch", "examples", "ddp.py")
-pytestmark = pytest.mark.together
-over_both = pytest.mark.parametrize("site", ["IPv4", "IPv6"], indirect=True)
+pytestmark = [pytest.mark.together, pytest.mark.families(spread=True)]
 needs_torch = pytest.mark.skipif(not os.path.exists(os.path.join(TORCH, "built")), reason="build/torch is not there; make test installs what it needs")
 
 
@@ -118,8 +117,8 @@ def served(net, folder, *sections):
 
 
 @pytest.fixture
-def site(bpffs, tmp_path, request):
-    with pins(PINS), served(Site(ipv6=getattr(request, "param", None) == "IPv6"), str(tmp_path)) as leaves:
+def site(bpffs, tmp_path, family):
+    with pins(PINS), served(Site(ipv6=family == "ipv6"), str(tmp_path)) as leaves:
         yield leaves
 
 
@@ -162,7 +161,7 @@ def shares_of(site, name):
     return group["shares"]
 
 
-@over_both
+@pytest.mark.families()
 def test_bits(site):
     """The sums have the bits of aggregators without a tree, and are the exact sums. Each host sends one contribution for each chunk."""
     rng, chunks = random.Random(draw_seed()), 50
@@ -201,7 +200,7 @@ def test_bits(site):
 
 
 @pytest.mark.alone
-@over_both
+@pytest.mark.families()
 def test_bytes(site):
     """A host's link carries the bytes of one rank, not of four."""
     chunks = 2000
@@ -243,7 +242,7 @@ def jobs_at(site, i):
     return [j["job"] for j in json.loads(site.net.worker[i].run(FPISA, "job", "list", "--json", "--pin", f"{PINS}/{i}"))]
 
 
-@over_both
+@pytest.mark.families()
 @pytest.mark.parametrize("root", (0, 1), ids=("manager", "agent"))
 def test_no_spare_host(site, root):
     """A leaf is also the root, on the manager's host or on another host. Each host's link carries the bytes of one rank."""
@@ -270,7 +269,7 @@ def test_no_spare_host(site, root):
     wait_until("the end of all jobs", lambda: not any(jobs_at(site, i) for i in range(HOSTS)))
 
 
-@over_both
+@pytest.mark.families()
 def test_doubles(site):
     """The root makes the results of doubles in the frames of the leaves, which are long enough. Sums do not wait for retransmissions."""
     for rank in start(site, "g", lambda r: [{"check": "float64", "times": 100, "seed": 5}]):
@@ -331,7 +330,7 @@ def test_rank_killed(site):
     once_within(1, kill)
 
 
-@over_both
+@pytest.mark.families()
 @pytest.mark.alone
 def test_leaf_killed(site):
     """All ranks name a dead leaf within a second. The next group does not have a tree, because a host lacks its aggregator."""
@@ -414,6 +413,7 @@ def test_number_in_use(site):
     assert all_counters(site, 0, "v_up") == all_counters(site, 1, "v_up") > 0
 
 
+@pytest.mark.families("ipv4", why="test_frontends.py runs mpirun over both")
 def test_mpi(site, tmp_path):
     """An unchanged program of MPI on two hosts of four ranks gets the exact sums, and each host sends one contribution for each chunk."""
     why = mpis.lacking("openmpi")
@@ -436,6 +436,7 @@ def test_mpi(site, tmp_path):
 
 
 @needs_torch
+@pytest.mark.families("ipv4", why="test_frontends.py runs PyTorch over both")
 def test_torch(site, tmp_path):
     """torchrun with four processes on each of two hosts trains an unchanged program. All processes have the same weights."""
     env = {**os.environ, "PYTHONPATH": TORCH, "FPISA_LIBRARY": LIBRARY, "FPISA_MANAGER": site.net.address, "FPISA_KEY": site.key,

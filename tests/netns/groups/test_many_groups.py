@@ -7,6 +7,8 @@ import pytest
 from groups import Groups
 from lab import SLOW, draw_seed, wait_until
 
+pytestmark = pytest.mark.families(spread=True)
+
 HOSTS = 3
 ECONNRESET = 104
 TYPES = "float32", "float16", "bfloat16", "float64", "int32"

@@ -11,7 +11,9 @@ import time
 import pytest
 
 from groups import Groups
-from lab import ADDRESS, LIBRARY, SLOW, TOP, wait_until
+from lab import LIBRARY, SLOW, TOP, wait_until
+
+pytestmark = pytest.mark.families(spread=True)
 
 PACKAGE = os.path.join(TOP, "adapters", "python")
 SUMS = """
@@ -122,7 +124,7 @@ def python(worker, *argv, **options):
 def test_example(net, tmp_path):
     g = Groups(net(3), str(tmp_path), "without-key = yes")
     g.serve()
-    ranks = [python(w, os.path.join(PACKAGE, "examples", "regression.py"), ADDRESS, "train", r, 3)
+    ranks = [python(w, os.path.join(PACKAGE, "examples", "regression.py"), g.net.address, "train", r, 3)
              for r, w in enumerate(g.net.worker)]
     for r, rank in enumerate(ranks):
         out, err = rank.communicate(timeout=60 * SLOW)
@@ -134,7 +136,7 @@ def test_example(net, tmp_path):
 def test_types_and_a_rank_that_dies(net, tmp_path):
     g = Groups(net(3), str(tmp_path), "without-key = yes")
     g.serve()
-    ranks = [python(w, "-c", SUMS, ADDRESS, r) for r, w in enumerate(g.net.worker)]
+    ranks = [python(w, "-c", SUMS, g.net.address, r) for r, w in enumerate(g.net.worker)]
     for rank in ranks:
         assert rank.stdout.readline() == "right\n", rank.stderr.read()
     time.sleep(0.3)
@@ -148,12 +150,12 @@ def test_ranks_that_do_not_join(net, tmp_path):
     """The exception names the missing ranks. If no manager answers, the exception names no ranks."""
     g = Groups(net(3), str(tmp_path), "without-key = yes")
     g.serve()
-    python(g.net.worker[2], "-c", WAITS, ADDRESS, 2, 60 * SLOW)
+    python(g.net.worker[2], "-c", WAITS, g.net.address, 2, 60 * SLOW)
     wait_until("rank 2", lambda: [group["here"] for group in g.net.json("group", "list")] == [[2]])
-    out, err = python(g.net.worker[0], "-c", WAITS, ADDRESS, 0, 4 * SLOW).communicate(timeout=60 * SLOW)
+    out, err = python(g.net.worker[0], "-c", WAITS, g.net.address, 0, 4 * SLOW).communicate(timeout=60 * SLOW)
     assert out.startswith("(1, 3) ") and "rank 1, rank 3 did not join in" in out, out + err
     g.manager.send_signal(signal.SIGSTOP)
-    out, err = python(g.net.worker[0], "-c", WAITS, ADDRESS, 0, 0.5).communicate(timeout=60 * SLOW)
+    out, err = python(g.net.worker[0], "-c", WAITS, g.net.address, 0, 0.5).communicate(timeout=60 * SLOW)
     g.manager.send_signal(signal.SIGCONT)
     assert out.startswith("() ") and "the manager did not answer" in out, out + err
 
@@ -163,7 +165,7 @@ def test_ranks_taken_out(net):
     ranks."""
     n = net(3)
     n.add_job(1)
-    ranks = [python(w, "-c", TAKEN_OUT, ADDRESS, 1, r, stdin=subprocess.PIPE) for r, w in enumerate(n.worker)]
+    ranks = [python(w, "-c", TAKEN_OUT, n.address, 1, r, stdin=subprocess.PIPE) for r, w in enumerate(n.worker)]
     for rank in ranks:
         assert rank.stdout.readline() == "all\n", rank.stderr.read()
     n.fpisa("job", "shrink", 1, 2)
@@ -177,7 +179,7 @@ def test_ranks_taken_out(net):
 def test_static_job(net):
     n = net(2)
     n.add_job(1)
-    ranks = [python(w, "-c", STATIC, ADDRESS, 1) for w in n.worker]
+    ranks = [python(w, "-c", STATIC, n.address, 1) for w in n.worker]
     for rank in ranks:
         out, err = rank.communicate(timeout=60 * SLOW)
         assert out == "right\n", err
@@ -187,7 +189,7 @@ def test_a_barrier_that_waits(net, tmp_path):
     """During a barrier another thread can test a request, and a signal ends the barrier."""
     g = Groups(net(2), str(tmp_path), "without-key = yes")
     g.serve()
-    ranks = [python(w, "-c", BARRIER, ADDRESS, r, stdin=subprocess.PIPE) for r, w in enumerate(g.net.worker)]
+    ranks = [python(w, "-c", BARRIER, g.net.address, r, stdin=subprocess.PIPE) for r, w in enumerate(g.net.worker)]
     assert [rank.stdout.readline() for rank in ranks] == ["tests\n"] * 2
     assert select.select([ranks[0].stdout], [], [], 20 * SLOW)[0] and ranks[0].stdout.readline() == "tested\n"
     ranks[0].send_signal(signal.SIGINT)

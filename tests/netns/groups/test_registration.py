@@ -13,11 +13,11 @@ import pytest
 from aggregators import Switched, pins
 from doctor import examine, needs_ethtool
 from groups import Groups
-from lab import FPISA, PIN, children, end, once_within, wait_until
+from lab import FPISA, PIN, children, end, endpoint, once_within, wait_until
 
 EHOSTDOWN = 112
 WORKERS, OTHERS = 3, 2
-over_both = pytest.mark.parametrize("site", ["IPv4", "IPv6"], indirect=True)
+pytestmark = pytest.mark.families(spread=True)
 PINS = f"/run/registered-{os.getpid()}"  # a BPF filesystem for the other aggregators
 COUNT = 100_000
 FRAME_BITS = 8 * 1142  # bits of a frame on the wire
@@ -29,7 +29,8 @@ class Site(Switched):
 
     def __init__(self, ipv6=False):
         super().__init__()
-        self.subnet = "2001:db8:98::" if ipv6 else "10.98.0."
+        self.ipv6 = ipv6
+        self.subnet, self.bits = ("2001:db8:98::", 64) if ipv6 else ("10.98.0.", 24)
         self.address = f"{self.subnet}1"
         self.agg = self.host(self.address, "m0")
         self.other = [self.host(f"{self.subnet}{i + 2}", f"a{i}") for i in range(OTHERS)]
@@ -76,9 +77,9 @@ class Several(Groups):
 
 
 @pytest.fixture
-def site(bpffs, tmp_path, request):
+def site(bpffs, tmp_path, family):
     with pins(PINS):
-        net = Site(ipv6=getattr(request, "param", None) == "IPv6")
+        net = Site(ipv6=family == "ipv6")
         several = Several(net, str(tmp_path), "aggregator-keys = aggs")
         net.fpisa("key", "new", "aggs", several.key)
         # The agents' file has only the agents' key. The workers' file has both keys, and a rank uses the last key.
@@ -131,7 +132,7 @@ def sum_with_shares(site, name):
     return [a["address"] for a in shares]
 
 
-@over_both
+@pytest.mark.families()
 def test_shares(site):
     """Each of three aggregators adds a third, without a change to the program, and keeps no state afterwards."""
     for i in range(OTHERS):
@@ -172,7 +173,7 @@ def test_configuration_is_read_again(site):
     site.manager.send_signal(signal.SIGHUP)
     assert any(line.startswith("configuration read again") for line in iter(site.manager.stdout.readline, ""))
     agent.send_signal(signal.SIGHUP)
-    wait_until("the other rate", lambda: site.net.registered()["10.98.0.2"]["mbits"] == 1000)
+    wait_until("the other rate", lambda: site.net.registered()[f"{site.net.subnet}2"]["mbits"] == 1000)
     for rank in ranks:
         answer = rank.line()
         assert answer["rc"] == 0 and answer["first"] == 6, answer
@@ -187,30 +188,30 @@ def test_configuration_is_read_again(site):
     site.serve()
     wait_until("back by the new key", site.net.registered)
     with open(config, "w") as f:
-        f.write(text.replace("[manager]", "[manager]\naddress = 10.98.0.99"))
+        f.write(text.replace("[manager]", f"[manager]\naddress = {site.net.subnet}99"))
     agent.send_signal(signal.SIGHUP)
     assert any("is not an address of this host" in line for line in iter(agent.stderr.readline, "")) and site.net.registered()
-    site.net.other[0].run("ip", "addr", "add", "10.98.0.99/24", "dev", "eth0")
+    site.net.other[0].ip(f"addr add {site.net.subnet}99/{site.net.bits} dev eth0")
     agent.send_signal(signal.SIGHUP)
-    wait_until("the other address", lambda: list(site.net.registered()) == ["10.98.0.99"])
+    wait_until("the other address", lambda: list(site.net.registered()) == [f"{site.net.subnet}99"])
     # Read the error, and the report that no setting has changed.
     with open(config, "w") as f:
         f.write(text.replace("[manager]", "[manager]\nnosuch = 1"))
     agent.send_signal(signal.SIGHUP)
     assert any("continues with the previous configuration" in line for line in iter(agent.stderr.readline, ""))
-    assert list(site.net.registered()) == ["10.98.0.99"]
+    assert list(site.net.registered()) == [f"{site.net.subnet}99"]
 
 
 def test_limits_of_its_own(site):
     """A group that the aggregator's own file does not allow is refused. The error names the limit, the aggregator and the key."""
     for lines, rc, says in ((("formats = fp64",), -errno.EACCES, "the manager does not offer format fp32; add the format to formats in [manager]"),
-                            (("networks = 10.98.0.11/32",), -errno.EACCES,
-                             "10.98.0.12 is not in a network that may ask for groups; add the network to networks in [manager]"),
+                            ((f"networks = {site.net.subnet}11/{128 if site.net.ipv6 else 32}",), -errno.EACCES,
+                             f"{site.net.subnet}12 is not in a network that may ask for groups; add the network to networks in [manager]"),
                             (("size = 2",), -errno.EINVAL, "the group has 3 ranks, but the manager allows 2; raise size in [manager]")):
         site.register(0, lines=lines)
         for rank in sums(site, f"g{rc}", anyway=True):
             answer = rank.line()
-            assert answer["rc"] == rc and answer["error"].endswith(f"aggregator 10.98.0.2: {says}"), answer
+            assert answer["rc"] == rc and answer["error"].endswith(f"aggregator {site.net.subnet}2: {says}"), answer
         site.empty()
         end(site.agents[0])
         wait_until("its end", lambda: not site.net.registered())
@@ -226,7 +227,7 @@ def named(ranks, says, since):
     return max(answer["ended"] for answer in answers) - since
 
 
-@over_both
+@pytest.mark.families()
 def test_one_dies(site):
     """If an aggregator is killed in the middle of a call, all ranks get an error that names it within a second, and the next group uses the
     others. If its agent starts again, it gets its share again."""
@@ -256,7 +257,7 @@ def test_one_is_unloaded(site):
         wait_until("frames", lambda: all(site.net.results()[:2]))
         site.net.at(0, "unload")
         try:
-            took = named(ranks, "10.98.0.2 is gone: its process ended", time.monotonic())
+            took = named(ranks, f"{site.net.subnet}2 is gone: its process ended", time.monotonic())
             assert "the datapath was unloaded meanwhile" in refused(site.agents[0])
         finally:
             site.net.at(0, "load", "eth0")
@@ -274,9 +275,9 @@ def test_one_is_silent(site):
         ranks = sums(site, "g", times=100000)
         wait_until("frames", lambda: all(site.net.results()[:2]))
         site.net.switch.ip("link set a0 down")
-        took = named(ranks, "10.98.0.2 is gone: its host does not answer", time.monotonic())
+        took = named(ranks, f"{site.net.subnet}2 is gone: its host does not answer", time.monotonic())
         site.net.switch.ip("link set a0 up")
-        wait_until("that it is back", lambda: "10.98.0.2" in site.net.registered())
+        wait_until("that it is back", lambda: f"{site.net.subnet}2" in site.net.registered())
         site.empty()
         return took
 
@@ -393,7 +394,7 @@ def test_a_manager_that_stood_still_for_long(site):
 def test_less_memory(site):
     """An aggregator that may assign only 8 slots adds its share with a smaller window."""
     site.register(0, lines=("slots = 8",))
-    assert sum_with_shares(site, "g") == ["10.98.0.1", "10.98.0.2"]
+    assert sum_with_shares(site, "g") == [site.net.address, f"{site.net.subnet}2"]
 
 
 def elements_of(site, name, **options):
@@ -409,6 +410,7 @@ def elements_of(site, name, **options):
     return answers, elements
 
 
+@pytest.mark.families("ipv4", why="the MTUs are below IPv6's smallest")
 def test_small_mtu(site):
     """If no rank states the elements of a chunk, the most restrictive aggregator of the group decides. If a rank states more than some
     aggregator allows, it gets an error that says how many are allowed."""
@@ -442,7 +444,7 @@ def test_who_is_refused(site):
     assert "key train may not register aggregators, which see the values of all groups; add the aggregator's key to aggregator-keys" in \
         refused(site.register(0, key="train", wait=False))
     site.net.fpisa("key", "new", "aggs", os.path.join(site.folder, "unknown"))
-    assert "manager 10.98.0.1 does not accept the last key of" in refused(site.register(0, key="unknown", wait=False))
+    assert f"manager {site.net.subnet}1 does not accept the last key of" in refused(site.register(0, key="unknown", wait=False))
     first = site.register(0)
     first.send_signal(signal.SIGTERM)
     assert first.wait(20) == 0
@@ -452,10 +454,10 @@ def test_who_is_refused(site):
 def test_reachable_by_some(site):
     """A rank that cannot reach an aggregator gets an error that names the aggregator. The other ranks get the same sentence."""
     site.register(0)
-    site.net.worker[2].ip("route add blackhole 10.98.0.2/32")
+    site.net.worker[2].ip(f"route add blackhole {site.net.subnet}2/{128 if site.net.ipv6 else 32}")
     ranks = sums(site, "g", hold=True)
     answers = [rank.line() for rank in ranks]
-    assert all(a["rc"] < 0 and "10.98.0.2" in a["error"] for a in answers), answers
+    assert all(a["rc"] < 0 and f"{site.net.subnet}2" in a["error"] for a in answers), answers
     assert all("rank 2" in a["error"] for a in answers[:2]), answers
 
 
@@ -468,7 +470,7 @@ def test_rates(site):
         answer = rank.line()
         assert answer["rc"] == 0 and answer["first"] == 6, answer
     shares, = [g["shares"] for g in site.net.json("group", "list")]
-    assert [(a["address"], a["weight"]) for a in shares] == [("10.98.0.1", 1), ("10.98.0.2", 4), ("10.98.0.3", 1)]
+    assert [(a["address"], a["weight"]) for a in shares] == [(site.net.address, 1), (f"{site.net.subnet}2", 4), (f"{site.net.subnet}3", 1)]
 
 
 def test_a_rate_that_lies(site):
@@ -500,7 +502,7 @@ def test_only_another(site):
     site.net.worker[0] = site.net.agg
     site.register(0, "--rate", "40G")
     before = site.net.results()
-    assert sum_with_shares(site, "g") == ["10.98.0.2"]
+    assert sum_with_shares(site, "g") == [f"{site.net.subnet}2"]
     chunks = [b - a for a, b in zip(before, site.net.results())]
     assert chunks[1] > 0 and not chunks[0] and not chunks[2], chunks
 
@@ -522,9 +524,9 @@ def test_both_begin_anew(site):
     site.register(0)
     for rank in ranks:
         answer = rank.line()
-        assert answer["rc"] == -EHOSTDOWN and "aggregator 10.98.0.2 is gone: it was restarted" in answer["error"], answer
+        assert answer["rc"] == -EHOSTDOWN and f"aggregator {site.net.subnet}2 is gone: it was restarted" in answer["error"], answer
         rank.end()
-    assert sum_with_shares(site, "h") == ["10.98.0.1", "10.98.0.2"]
+    assert sum_with_shares(site, "h") == [site.net.address, f"{site.net.subnet}2"]
 
 
 def test_two_of_one_address(site):
@@ -536,15 +538,15 @@ def test_two_of_one_address(site):
     host, pin = site.net.other[0], f"{PINS}/second"
     host.ip("link add d0 type veth peer name d1", "link set d0 up", "link set d1 up")
     host.run(FPISA, "load", "--mode", "skb", "d0", "--pin", pin)
-    second = host.spawn(FPISA, "serve", "--manager", "10.98.0.1", "--pin", pin, os.path.join(site.folder, "agent0.conf"))
+    second = host.spawn(FPISA, "serve", "--manager", site.net.address, "--pin", pin, os.path.join(site.folder, "agent0.conf"))
     try:
         said = second.stderr.readline()
         assert "another fpisa serve of this host has registered the same address" in said and "fpisa serve keeps trying" in said, said
         time.sleep(1)
-        assert first.poll() is None and set(site.net.registered()) == {"10.98.0.2"}
+        assert first.poll() is None and set(site.net.registered()) == {f"{site.net.subnet}2"}
         assert not any(select.select([rank.process.stdout], [], [], 0)[0] for rank in ranks)
         end(first)
-        assert second.stdout.readline().startswith("aggregator 10.98.0.2:")
+        assert second.stdout.readline().startswith(f"aggregator {endpoint(site.net.subnet + '2', '')}")
     finally:
         end(second)
         host.run(FPISA, "unload", "d0", "--pin", pin)
@@ -561,13 +563,13 @@ def test_two_managers(site):
         assert second.stdout.readline().startswith("serving groups")
         ranks = sums(site, "g", times=100000)
         wait_until("frames", lambda: all(site.net.results()[:2]))
-        agent = site.net.other[0].spawn(FPISA, "serve", "--manager", "10.98.0.3", "--pin", f"{PINS}/0", os.path.join(site.folder, "agent0.conf"))
+        agent = site.net.other[0].spawn(FPISA, "serve", "--manager", f"{site.net.subnet}3", "--pin", f"{PINS}/0", os.path.join(site.folder, "agent0.conf"))
         try:
             assert re.search(rf"{PINS}/0: process \d+ still serves this datapath; waiting up to \d+ s for it to end", agent.stderr.readline())
         finally:
             end(agent)
         status = json.loads(site.net.at(1, "status", "--json"))
-        assert first.poll() is None and not status["manager"]["aggregators"] and set(site.net.registered()) == {"10.98.0.2"}
+        assert first.poll() is None and not status["manager"]["aggregators"] and set(site.net.registered()) == {f"{site.net.subnet}2"}
         assert not any(select.select([rank.process.stdout], [], [], 0)[0] for rank in ranks)
     finally:
         end(second)
@@ -579,29 +581,30 @@ def test_doctor(site):
     registered."""
     site.register(0)
     argv = "--pin", f"{PINS}/0", "--config", os.path.join(site.folder, "agent0.conf")
+    there = endpoint(f"{site.net.subnet}2", 18000)
 
     def found():
         return {check: f for (subject, check), f in examine(site.net.other[0], *argv).items() if subject == "manager"}
 
     checks = found()
     assert {c: f["level"] for c, f in checks.items()} == dict.fromkeys(("keys", "user", "process", "registered", "pool"), "ok"), checks
-    assert checks["registered"]["text"] == "registered as aggregator 10.98.0.2:18000 with the manager at the host of its --manager"
+    assert checks["registered"]["text"] == f"registered as aggregator {there} with the manager at the host of its --manager"
     with open(argv[-1], "a") as f:
-        f.write("manager = 10.98.0.1\n[key train]\ngroups = 1\n")
+        f.write(f"manager = {site.net.subnet}1\n[key train]\ngroups = 1\n")
     checks = found()
     assert {c: f["level"] for c, f in checks.items()} == dict.fromkeys(("keys", "user", "process", "registered", "pool"), "ok"), checks
-    assert checks["registered"]["text"] == "registered as aggregator 10.98.0.2:18000 with the manager at 10.98.0.1"
-    assert re.search(r"^aggregator  of another host's manager: process \d+, registered as 10.98.0.2:18000; groups: 0, ranks: 0, jobs: 0$",
+    assert checks["registered"]["text"] == f"registered as aggregator {there} with the manager at {site.net.address}"
+    assert re.search(rf"^aggregator  of another host's manager: process \d+, registered as {re.escape(there)}; groups: 0, ranks: 0, jobs: 0$",
                      site.net.at(0, "status"), re.M)
-    there, = json.loads(site.net.at(0, "status", "--json"))["manager"]["aggregators"]
-    assert (there["address"], there["host"], there["key"], there["mbits"]) == ("10.98.0.2", "10.98.0.2", "aggs", 10000)
+    shown, = json.loads(site.net.at(0, "status", "--json"))["manager"]["aggregators"]
+    assert (shown["address"], shown["host"], shown["key"], shown["mbits"]) == (f"{site.net.subnet}2", f"{site.net.subnet}2", "aggs", 10000)
     site.kill()
     wait_until("that it is not registered any more", lambda: found()["registered"]["level"] == "fault")
     assert ", not registered; groups: 0," in site.net.at(0, "status")
     with open(argv[-1]) as f:
         text = f.read()
     with open(argv[-1], "w") as f:
-        f.write(text.replace("manager = 10.98.0.1\n", ""))
+        f.write(text.replace(f"manager = {site.net.subnet}1\n", ""))
     assert found()["registered"]["text"].startswith("this aggregator is not registered with the manager at the host of its --manager") and "port" not in found()
     with open(argv[-1], "w") as f:
         f.write(text)
@@ -615,6 +618,7 @@ def test_doctor(site):
     assert keys["level"] == "fault" and "copy a line of the manager's key file into this file" in keys["text"] and not keys["fix"]
 
 
+@pytest.mark.families("ipv4", why="broadcast addresses are IPv4's; test_wrong_addresses has one of IPv6")
 def test_wrong_address(site):
     """If the address does not belong to this host, the agent ends, and no group is disturbed."""
     for address in ("127.0.0.1", "224.1.1.1", "255.255.255.255"):
@@ -623,6 +627,7 @@ def test_wrong_address(site):
         assert f"{address} is not an address of this host" in refused(site.register(0, "--address", address, wait=False))
 
 
+@pytest.mark.families("ipv4", why="ip_nonlocal_bind is IPv4's setting; the rate belongs to the interface")
 def test_hosts_and_rates(site):
     """Only addresses of interfaces count as addresses of this host, even if a socket may be bound to others. An unknown rate is reported as
     missing."""
@@ -662,6 +667,7 @@ def test_without_a_key(site):
             end(agent)
 
 
+@pytest.mark.families("ipv4", why="the hosts have IPv6 addresses too")
 def test_other_family(site):
     """Groups over IPv4 do not use an aggregator that registered with its IPv6 address."""
     for i, host in enumerate((site.net.agg, *site.net.other)):
@@ -690,6 +696,7 @@ def shares_of(site, name, address):
     return [a["address"] for a in shares], shown, jobs
 
 
+@pytest.mark.families("ipv4", why="the hosts have IPv6 addresses too")
 @pytest.mark.parametrize("first", ["IPv4", "IPv6"])
 def test_ranks_of_both_families(site, first):
     """An aggregator that registers an address of each family gets shares of groups of both families, and of groups of either. An aggregator
@@ -711,6 +718,7 @@ def test_ranks_of_both_families(site, first):
     assert f"{two[0]}:18000" in said and f"[{two[1]}]:18000" in said and " and " in said, said
 
 
+@pytest.mark.families("ipv4", why="the lists have addresses of both families")
 def test_wrong_addresses(site):
     """Two addresses of one family are refused, and an address that this host does not have."""
     for address, says in (("10.98.0.2,10.98.0.9", "10.98.0.2 and 10.98.0.9 have the same family; give one address, or one of each family"),
@@ -727,7 +735,7 @@ def make_tentative(host, address):
     host.ip(f"addr add {address}/64 dev eth0")
 
 
-@pytest.mark.parametrize("site", ["IPv6"], indirect=True)
+@pytest.mark.families("ipv6")
 def test_tentative_address(site):
     """While the only global address of a host is tentative, the host connects from its link-local address. The manager refuses its rank with
     the reason, and its aggregator until the address can be used."""
@@ -754,4 +762,4 @@ def test_doctor_names_aggregators_that_are_gone(site):
     end(site.agents[0])
     wait_until("its end", lambda: len(site.net.registered()) == 1)
     warning = found()
-    assert warning["level"] == "warn" and "aggregators that are gone: 10.98.0.2:18000; start fpisa serve" in warning["text"], warning
+    assert warning["level"] == "warn" and f"aggregators that are gone: {endpoint(f'{site.net.subnet}2', 18000)}; start fpisa serve" in warning["text"], warning

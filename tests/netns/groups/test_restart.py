@@ -8,7 +8,9 @@ import time
 import pytest
 
 from groups import Groups
-from lab import ADDRESS, SLOW, children, wait_until
+from lab import SLOW, children, wait_until
+
+pytestmark = pytest.mark.families(spread=True)
 
 ECONNRESET, ETIMEDOUT = 104, 110
 
@@ -53,7 +55,7 @@ def test_a_manager_that_does_not_come_back(lab, tmp_path):
         for rank in ranks:
             answer = rank.line()
             assert answer["rc"] == -ETIMEDOUT and answer["ended"] - killed < 12 * SLOW, answer
-            assert f"{ADDRESS}: group train: the manager has not answered for 30 s" in answer["error"], answer
+            assert f"{net.address}: group train: the manager has not answered for 30 s" in answer["error"], answer
     finally:
         g.close()
 
@@ -69,10 +71,10 @@ def served(lab, tmp_path):
     g.close()
 
 
-def named(answer):
+def named(served, answer):
     """Check the error of a rank that got no answer from a manager. Its call lasts about the 6 s in faults.md, not the 30 s of other errors."""
     assert answer["rc"] == -ETIMEDOUT, answer
-    assert f"{ADDRESS}: group train: the manager has not answered for 6 s" in answer["error"], answer
+    assert f"{served.net.address}: group train: the manager has not answered for 6 s" in answer["error"], answer
     assert answer["s"] < 15 * SLOW, answer
 
 
@@ -82,27 +84,27 @@ def test_a_manager_that_is_gone_at_the_first_job(served, tmp_path):
     served.kill()
     open(gone, "w").close()
     for rank in ranks:
-        named(rank.line())
+        named(served, rank.line())
 
 
 def test_a_manager_that_never_answers(served):
     """While the manager is stopped, connections are accepted but not answered, and joins fail in time."""
     served.manager.send_signal(signal.SIGSTOP)
-    named(served.start(0, "train", 0, 2, join_timeout_ms=60000).line())
+    named(served, served.start(0, "train", 0, 2, join_timeout_ms=60000).line())
     served.manager.send_signal(signal.SIGCONT)
 
 
 def test_first_packets_that_are_lost(served):
     """If the first packets of a join are lost, the rank retries for as long as it would wait for an answer."""
-    wall = "table ip cut { chain out { type filter hook output priority 0; tcp dport 18000 drop; }; }"
+    wall = "table inet cut { chain out { type filter hook output priority 0; tcp dport 18000 drop; }; }"
     worker = served.net.worker
     worker[0].run("nft", wall)
     ranks = [served.start(h, "train", h, 2, {"sum": "float32"}) for h in range(2)]
     time.sleep(2)
-    worker[0].run("nft", "delete table ip cut")
+    worker[0].run("nft", "delete table inet cut")
     assert [rank.line()["rc"] for rank in ranks for _ in range(2)] == [0] * 4
     worker[0].run("nft", wall)
-    named(served.start(0, "train", 0, 2, join_timeout_ms=60000).line())
+    named(served, served.start(0, "train", 0, 2, join_timeout_ms=60000).line())
 
 
 @pytest.mark.long
@@ -112,10 +114,10 @@ def test_a_host_that_is_gone_at_a_later_job(served, tmp_path):
     ranks = served.group("train", range(2), {"sum": "float32"}, {"until": gone}, {"sum": "int32"}, hold=True)
     for rank in ranks:
         assert rank.line()["rc"] == 0
-    served.net.worker[0].run("nft", "table ip cut { chain in { type filter hook input priority 0; policy drop; }; "
+    served.net.worker[0].run("nft", "table inet cut { chain in { type filter hook input priority 0; policy drop; }; "
                              "chain out { type filter hook output priority 0; policy drop; }; }")
     open(gone, "w").close()
-    named(ranks[0].line())
+    named(served, ranks[0].line())
 
 
 @pytest.mark.long
@@ -134,16 +136,18 @@ def test_a_rank_that_was_stopped(served):
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_rank_that_leaves_while_it_comes_back(served, tmp_path, lost):
-    """If a rank leaves while its connection waits for ARP or has failed, the error of the other ranks says that it has left, not that it
-    died."""
+    """If a rank leaves while its connection waits for the link-layer address of the next hop or has failed, the error of the other ranks says
+    that it has left, not that it died."""
     leave, worker = str(tmp_path / "leave"), served.net.worker[0]
     ranks = [served.start(0, "train", 0, 2, {"sum": "float32"}, {"until": leave}, {"leave": True}, {"sleep": 60}),
              served.start(1, "train", 1, 2, {"sum": "float32"}, {"sum": "float32"})]
     assert [rank.line()["rc"] for rank in ranks for _ in range(2)] == [0] * 4
-    gateway, = json.loads(worker.run("ip", "-j", "neigh", "show", "dev", "eth0"))
-    worker.run("nft", "table netdev cut { chain in { type filter hook ingress device eth0 priority 0; ether type arp drop; }; }")
+    hop = served.net.host(1, 1)
+    gateway, = json.loads(worker.run("ip", "-j", "neigh", "show", "to", hop, "dev", "eth0"))
+    worker.run("nft", "table netdev cut { chain in { type filter hook ingress device eth0 priority 0; ether type arp drop; "
+               "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } drop; }; }")
     served.kill()
-    worker.ip(f"neigh del {gateway['dst']} dev eth0")
+    worker.ip(f"neigh del {hop} dev eth0")
     served.serve()
 
     def connecting():
@@ -156,7 +160,7 @@ def test_a_rank_that_leaves_while_it_comes_back(served, tmp_path, lost):
         wait_until("another call", lambda: connecting() not in ("", first))
     else:
         time.sleep(0.1)
-    worker.ip(f"neigh replace {gateway['dst']} lladdr {gateway['lladdr']} dev eth0")
+    worker.ip(f"neigh replace {hop} lladdr {gateway['lladdr']} dev eth0")
     assert ranks[0].line()["rc"] == 0
     answer = ranks[1].line()
     assert answer["rc"] == -ECONNRESET and "rank 0 has left the group after 1 calls" in answer["error"], answer

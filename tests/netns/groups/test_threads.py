@@ -12,6 +12,8 @@ import pytest
 from groups import MEMBER, Groups
 from lab import BUILD, SLOW, wait_until
 
+pytestmark = pytest.mark.families(spread=True)
+
 LIBRARY = os.path.join(BUILD, "tests", "tsan", "libfpisa.so")
 FOR_EVER = 10**6
 

@@ -8,6 +8,8 @@ import pytest
 from groups import Groups
 from lab import SLOW, once_within
 
+pytestmark = pytest.mark.families(spread=True)
+
 EMFILE, EBUSY, EPROTO, ECONNRESET, ETIMEDOUT, EREMOTEIO = 24, 16, 71, 104, 110, 121
 FOR_EVER = 10**6
 TOLD_S = 15 * SLOW  # half the time after which a rank that is not told anything gives up
@@ -189,11 +191,11 @@ def test_calls_that_who_left_had_completed(served, tmp_path):
     other = served.start(1, "train", 1, 2, {"sum": "float32"}, {"until": cut}, {"queue": ["float32", "float32"], "anyway": True},
                          {"sum": "float32"}, hold=True)
     assert [rank.line()["rc"] for rank in (one, other) for _ in range(2)] == [0] * 4
-    served.net.worker[1].run("nft", "table ip cut { chain in { type filter hook input priority 0; udp sport 18000 drop; }; }")
+    served.net.worker[1].run("nft", "table inet cut { chain in { type filter hook input priority 0; udp sport 18000 drop; }; }")
     open(cut, "w").close()
     assert [one.line()["rc"] for _ in range(2)] == [0, 0]
     time.sleep(0.5)
-    served.net.worker[1].run("nft", "delete table ip cut")
+    served.net.worker[1].run("nft", "delete table inet cut")
     answer = other.line()
     assert answer["rcs"] == [0, -ECONNRESET] and not answer["wrong"], answer
     assert "rank 0 has left the group after 2 calls" in answer["errors"][1] and answer["missing"] == 1, answer
@@ -207,16 +209,16 @@ def test_a_call_that_begins_when_a_rank_has_left(served, tmp_path):
     one = served.start(0, "train", 0, 2, {"sum": "float32"}, {"until": cut}, {"sum": "float32"}, {"leave": True}, {"sleep": 60})
     other = served.start(1, "train", 1, 2, {"sum": "float32"}, {"until": cut}, {"queue": ["float32", "float32"], "pause": 1.2}, hold=True)
     assert [rank.line()["rc"] for rank in (one, other) for _ in range(2)] == [0] * 4
-    served.net.worker[1].run("nft", "table ip cut { chain in { type filter hook input priority 0; udp sport 18000 drop; }; }")
+    served.net.worker[1].run("nft", "table inet cut { chain in { type filter hook input priority 0; udp sport 18000 drop; }; }")
     open(cut, "w").close()
     assert [one.line()["rc"] for _ in range(2)] == [0, 0]
     time.sleep(1.5)
-    served.net.worker[1].run("nft", "delete table ip cut")
+    served.net.worker[1].run("nft", "delete table inet cut")
     answer = other.line()
     assert answer["rcs"] == [0, -ECONNRESET] and not answer["wrong"], answer
 
 
-CUT_TCP = "table ip cut { chain in { type filter hook input priority 0; tcp sport 18000 drop; }; " \
+CUT_TCP = "table inet cut { chain in { type filter hook input priority 0; tcp sport 18000 drop; }; " \
           "chain out { type filter hook output priority 0; tcp dport 18000 drop; }; }"
 
 
@@ -233,13 +235,13 @@ def test_a_barrier_in_two_jobs(served, tmp_path, then):
              served.start(2, "train", 2, 3, *both, *barrier, timeout_ms=int(30000 * SLOW))]
     assert [rank.line()["rc"] for rank in ranks for _ in range(3)] == [0] * 9
     served.net.worker[0].run("nft", CUT_TCP)
-    served.net.worker[1].run("nft", "table ip cut { chain in { type filter hook input priority 0; udp sport 18000 drop; }; }")
+    served.net.worker[1].run("nft", "table inet cut { chain in { type filter hook input priority 0; udp sport 18000 drop; }; }")
     open(sums, "w").close()
     assert [rank.line()["rc"] for rank in ranks] == [0, -ETIMEDOUT, 0]
     time.sleep(1 * SLOW)  # rank 2 gets the error
     open(meet, "w").close()
     time.sleep(0.3 * SLOW)
-    served.net.worker[0].run("nft", "delete table ip cut")
+    served.net.worker[0].run("nft", "delete table inet cut")
     answer = ranks[0].line()
     assert answer["rc"] == -EREMOTEIO and "rank 1 cannot continue: " in answer["error"], answer
     if "sum" in then:
@@ -255,9 +257,9 @@ def test_a_barrier_in_two_jobs(served, tmp_path, then):
 def test_a_first_call_of_a_rank_that_computes(served):
     """The first call of a rank waits for its job while the other rank computes, for longer than the silence limit. The limit begins only
     with the job. The first answers of the job are lost."""
-    served.net.worker[0].run("nft", "table ip cut { chain in { type filter hook input priority 0; udp sport 18000 drop; }; }")
+    served.net.worker[0].run("nft", "table inet cut { chain in { type filter hook input priority 0; udp sport 18000 drop; }; }")
     ranks = start(served, [{"sum": "float32"}], [{"sleep": 33}, {"sum": "float32"}])
     time.sleep(36)
-    served.net.worker[0].run("nft", "delete table ip cut")
+    served.net.worker[0].run("nft", "delete table inet cut")
     answers = [rank.line() for rank in ranks]
     assert [answer["rc"] for answer in answers] == [0, 0] and answers[0]["s"] > 30, answers

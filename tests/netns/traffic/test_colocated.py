@@ -9,29 +9,35 @@ import lab
 import pytest
 from aggregators import Switched, check_shares, pins
 from doctor import bad, examine, fixes, needs_ethtool
-from lab import FPISA, draw_seed, once_within, read_all, wait_until
+from lab import FPISA, draw_seed, endpoint, once_within, read_all, wait_until
 
 ETIMEDOUT = 110
 JOB, HOSTS = 5, 3
 PORT = 18001  # the port of the ranks; no socket has the datapath's port 18000, so the stack answers frames that the datapath passes
-WORKERS = ",".join(f"10.98.0.{r + 11}:{PORT}" for r in range(HOSTS))
 PINS = f"/run/colocated-{os.getpid()}"  # a BPF filesystem for the tests of this file
-pytestmark = pytest.mark.together
+pytestmark = [pytest.mark.together, pytest.mark.families(spread=True)]
 
 
 class Colocated(Switched):
-    """Hosts from 10.98.0.11 on"""
+    """Hosts from 10.98.0.11 on. Over IPv6 2001:db8:98:: stands for 10.98.0."""
 
-    def __init__(self):
+    def __init__(self, ipv6):
         super().__init__()
+        self.ipv6 = ipv6
+        self.subnet = "2001:db8:98::" if ipv6 else "10.98.0."
+        self.addresses = [self.at(r + 11) for r in range(HOSTS)]
+        self.workers = ",".join(endpoint(a, PORT) for a in self.addresses)
         self.worker = [self.aggregator(i) for i in range(HOSTS)]
         self.agg = self.worker[0]
 
+    def at(self, number):
+        return f"{self.subnet}{number}"
+
     def aggregator(self, i):
-        host = self.host(f"10.98.0.{i + 11}", f"w{i}")
+        host = self.host(self.addresses[i], f"w{i}")
         host.run(FPISA, "load", "eth0", "--mode", "skb", "--pin", f"{PINS}/{i}")
         host.run(FPISA, "load", "lo", "--mode", "skb", "--pin", f"{PINS}/{i}")
-        host.run(FPISA, "job", "add", JOB, "--workers", WORKERS, "--address", f"10.98.0.{i + 11}", "--mode", "exact", "--fanout",
+        host.run(FPISA, "job", "add", JOB, "--workers", self.workers, "--address", self.addresses[i], "--mode", "exact", "--fanout",
                  "unicast", "--pin", f"{PINS}/{i}")
         return host
 
@@ -39,33 +45,34 @@ class Colocated(Switched):
         return self.counters(JOB, f"{PINS}/{i}")[name]
 
     def begin(self, count, weights=(1,) * HOSTS, **options):
-        shares = ",".join(f"10.98.0.{i + 11}*{w}" for i, w in enumerate(weights))
+        shares = ",".join(f"{a}*{w}" for a, w in zip(self.addresses, weights))
         return [self.start(r, JOB, {"count": count, "kind": "integers"}, address=shares, local_port=PORT, **options) for r in range(HOSTS)]
 
 
 @pytest.fixture(scope="module")
-def net(mounts):
+def net(mounts, family):
     with pins(PINS):
-        colocated = Colocated()
+        colocated = Colocated(family == "ipv6")
         yield colocated
         for i, host in enumerate(colocated.worker):
             host.run(FPISA, "unload", "--pin", f"{PINS}/{i}")
         colocated.close()
 
 
-def refused(net, *options, workers=WORKERS):
-    status, _, err = net.agg.try_run(FPISA, "job", "add", 6, "--workers", workers, "--address", "10.98.0.11", *options, "--pin", f"{PINS}/0")
+def refused(net, *options, workers=None):
+    status, _, err = net.agg.try_run(FPISA, "job", "add", 6, "--workers", workers or net.workers, "--address", net.addresses[0], *options, "--pin", f"{PINS}/0")
     assert status == 1
     return err
 
 
 def test_lists_that_are_refused(net):
     """The port of a rank on this host differs from the datapath's port, and no multicast goes through lo."""
-    assert "another port, such as 10.98.0.11:18001" in refused(net, workers="10.98.0.11,10.98.0.12")
+    assert f"another port, such as {endpoint(net.addresses[0], PORT)}" in refused(net, workers=",".join(net.addresses[:2]))
     assert "lo does not carry multicast; give --fanout unicast" in refused(net)
-    net.agg.ip("addr add 10.98.0.99/24 dev eth0")
-    assert "give it a port of its own, such as 10.98.0.99:18001, and run fpisa load lo" in refused(net, workers="10.98.0.99,10.98.0.12")
-    net.agg.ip("addr del 10.98.0.99/24 dev eth0")
+    other = net.at(99)
+    net.agg.ip(f"addr add {other}/{64 if net.ipv6 else 24} dev eth0")
+    assert f"give it a port of its own, such as {endpoint(other, PORT)}, and run fpisa load lo" in refused(net, workers=f"{other},{net.addresses[1]}")
+    net.agg.ip(f"addr del {other}/{64 if net.ipv6 else 24} dev eth0")
 
 
 @needs_ethtool
@@ -75,15 +82,16 @@ def test_doctor(net):
     found = examine(net.agg, *argv)
     assert not [f for (subject, check), f in bad(found).items() if subject == f"job {JOB}" or check == "xdp"]
     assert found["eth0", "xdp"]["text"] in ("in the stack, as needed on a host whose own ranks send through lo", "the datapath is attached, skb")
-    way = examine(net.agg, "--worker", "10.98.0.11")["lo", "route"]
+    way = examine(net.agg, "--worker", net.addresses[0])["lo", "route"]
     assert way["level"] == "ok" and "an aggregator for its own rank too: the datapath is on lo" in way["text"]
-    net.agg.run("sysctl", "-qw", "net.ipv4.conf.lo.accept_local=0")
-    fixes(net.agg, argv, f"job {JOB}", "local", "warn", "asks for each again")
+    if not net.ipv6:
+        net.agg.run("sysctl", "-qw", "net.ipv4.conf.lo.accept_local=0")
+        fixes(net.agg, argv, f"job {JOB}", "local", "warn", "asks for each again")
     net.agg.run(FPISA, "unload", "eth0", *argv)
     net.agg.run(FPISA, "load", "eth0", *argv)
     fix = examine(net.agg, *argv)[f"job {JOB}", "native"]["fix"]
     assert fix == "fpisa unload eth0 && fpisa load eth0 --mode skb"
-    assert "misses results; run " + fix in net.agg.try_run(FPISA, "job", "add", 6, "--workers", WORKERS, "--address", "10.98.0.11", "--fanout", "unicast",
+    assert "misses results; run " + fix in net.agg.try_run(FPISA, "job", "add", 6, "--workers", net.workers, "--address", net.addresses[0], "--fanout", "unicast",
                                                        *argv)[2]
     net.agg.run(FPISA, "job", "del", 6, *argv)
     for command in fix.split(" && "):
@@ -122,12 +130,13 @@ def test_stranger(net):
     """Another host that forges the address of this host's rank lacks the rank's cookie. So its HELLO changes nothing, and later sums are
     right."""
     forger = net.worker[1]
-    forger.ip("addr add 10.98.0.11/32 dev lo")
+    forged = f"{net.addresses[0]}/{128 if net.ipv6 else 32}"
+    forger.ip(f"addr add {forged} dev lo")
     try:
-        p = forger.spawn("/usr/bin/python3", "-B", lab.WORKER, lab.LIBRARY, "10.98.0.11", JOB, '{"options": {"timeout_ms": 700}, "steps": []}')
+        p = forger.spawn("/usr/bin/python3", "-B", lab.WORKER, lab.LIBRARY, net.addresses[0], JOB, '{"options": {"timeout_ms": 700}, "steps": []}')
         assert read_all(p)[0][-1]["rc"] == -ETIMEDOUT
     finally:
-        forger.ip("addr del 10.98.0.11/32 dev lo")
+        forger.ip(f"addr del {forged} dev lo")
     net.check_answers(net.begin(50000), HOSTS, 50000)
 
 
@@ -143,5 +152,5 @@ def test_host_dies(net):
     net.at_full_rate()
     for a in answers[:2]:
         assert a["rc"] == -ETIMEDOUT and a["seconds"] < 13
-        assert a["missing"] == 0b100 or a["error"].startswith("10.98.0.13: job 5: the aggregator did not answer"), a
+        assert a["missing"] == 0b100 or a["error"].startswith(f"{net.addresses[2]}: job 5: the aggregator did not answer"), a
     net.check_answers(net.begin(50000), HOSTS, 50000)

@@ -7,6 +7,8 @@ import pytest
 
 from lab import ADDRESS, FPISA, TOP
 
+pytestmark = pytest.mark.families("ipv4", why="`fpisa demo` has IPv4 addresses; tests/prog has the bits, and test_ipv6.py the frames")
+
 FORMATS = ["fp32", "fp16", "bf16", "fp64", "e4m3", "e5m2"]
 MODES = ["fpisa", "fpisa-a", "fpisa64", "exact"]
 PIPELINES = [("fused", "bits", 0.05), ("staged", "lpm", 0)]

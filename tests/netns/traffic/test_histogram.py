@@ -13,6 +13,9 @@ from lab import FPISA, PIN
 from refusals import refused
 
 
+pytestmark = pytest.mark.families("ipv4", why="`fpisa demo` has IPv4 addresses; tests/prog has the bits, and test_ipv6.py the frames")
+
+
 @pytest.mark.parametrize("form, mode, more", [
     pytest.param("fp32", "fpisa", [], marks=pytest.mark.long), ("fp32", "fpisa-a", ["--pipeline", "staged"]),
     pytest.param("bf16", "fpisa-a", ["--loss", "0.05"], marks=pytest.mark.long),

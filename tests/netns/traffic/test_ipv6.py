@@ -11,17 +11,13 @@ from lab import ADDRESS, PIN, PORT, wait_until
 from refusals import refused
 
 
-@pytest.fixture
-def lab6(lab):
-    def make(**kwargs):
-        return lab(ipv6=True, **kwargs)
-    return make
+pytestmark = pytest.mark.families("ipv6")
 
 
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 @pytest.mark.parametrize("mode", ["native", "skb"])
-def test_sums(lab6, mode, fanout):
-    net = lab6(workers=3)
+def test_sums(lab, mode, fanout):
+    net = lab(workers=3)
     net.load("--mode", mode)
     net.add_job(1, "--fanout", fanout)
     net.check_sum(1, 50000)
@@ -33,9 +29,9 @@ def test_sums(lab6, mode, fanout):
 
 
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
-def test_loss(lab6, fanout):
+def test_loss(lab, fanout):
     """Kept results, STATUS and ERROR have the right headers too: sums are correct if one frame in ten is lost in each direction."""
-    net = lab6(workers=3)
+    net = lab(workers=3)
     net.load()
     net.add_job(1, "--fanout", fanout, "--window", 16)
     answers = net.check_sum(1, 60000, loss=0.1, seed=7, timeout_ms=60000)
@@ -43,18 +39,18 @@ def test_loss(lab6, fanout):
 
 
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
-def test_shared_port(lab6, fanout):
+def test_shared_port(lab, fanout):
     """Several ranks behind one port get the results, in one multicast frame or in one copy each."""
-    net = lab6(workers=3, bridge=True)
+    net = lab(workers=3, bridge=True)
     net.load()
     net.add_job(1, "--fanout", fanout)
     net.check_sum(1, 50000)
     assert net.counters(1, PIN)["unaddressed"] == 0
 
 
-def test_mtu(lab6):
+def test_mtu(lab):
     """The headers are 20 bytes longer than over IPv4, and job add counts them: 320 elements need an MTU of 1404."""
-    net = lab6(mtu=1403)
+    net = lab(mtu=1403)
     net.load()
     add = ["job", "add", "1", "--workers", ",".join(net.addresses), "--address", net.address, "--elements", "320"]
     refused(net, add, "320 elements make a frame of 1404 bytes, but the MTU of p0 is 1403; try --elements 288")
@@ -77,10 +73,10 @@ def also_ipv4(net, ranks, bridge=False):
 
 @pytest.mark.parametrize("loss", [0, 0.1])
 @pytest.mark.parametrize("mode, bridge", [("native", False), ("skb", False), ("native", True), ("skb", True)])
-def test_both_families(lab6, mode, bridge, loss):
+def test_both_families(lab, mode, bridge, loss):
     """IPv4 ranks and IPv6 ranks sum in one job, also behind one port, whichever rank completes a round. Each sends to the address of its
     family, and gets its results from it."""
-    net = lab6(workers=4, bridge=bridge)
+    net = lab(workers=4, bridge=bridge)
     ipv4 = (1, 2)
     addresses = also_ipv4(net, ipv4, bridge)
     net.load("--mode", mode)
@@ -98,9 +94,9 @@ def test_both_families(lab6, mode, bridge, loss):
     assert not fault, fault
 
 
-def test_addresses_of_both_families(lab6):
+def test_addresses_of_both_families(lab):
     """Without --address, each family has the source address of the route to its first rank."""
-    net = lab6(workers=3)
+    net = lab(workers=3)
     addresses = also_ipv4(net, [1, 2])
     net.load()
     own = net.host(1, 1)
@@ -111,9 +107,9 @@ def test_addresses_of_both_families(lab6):
         net.fpisa("job", "del", 1)
 
 
-def test_cpus(lab6):
+def test_cpus(lab):
     """Steering finds the slot behind the IPv6 header."""
-    net = lab6()
+    net = lab()
     net.load("--cpus", "0")
     net.add_job(1)
     net.check_sum(1, 50000)
@@ -140,15 +136,15 @@ def test_cpus(lab6):
     ("[2001:db8::2:5", [], r"'\[2001:db8::2:5' is not an address with a port", 2),
     ("::ffff:10.0.0.2", [], "'::ffff:10.0.0.2' is not an IPv4 or IPv6 address", 2),
 ])
-def test_refused(lab6, workers, more, text, status):
+def test_refused(lab, workers, more, text, status):
     """Only unicast jobs mix address families, and link-local addresses are refused."""
-    net = lab6()
+    net = lab()
     net.load()
     refused(net, ["job", "add", "1", "--workers", workers, *more], text, status=status, usage=status == 2)
 
 
-def test_queries_refused(lab6):
-    net = lab6()
+def test_queries_refused(lab):
+    net = lab()
     net.load()
     refused(net, ["query", "add", "1", "--kind", "topn", "--limit", "5", "--workers", net.addresses[0], "--master", "10.0.0.2"],
             "but a query's members have one family; use IPv4 for all or IPv6 for all")
@@ -161,9 +157,9 @@ def test_queries_refused(lab6):
     refused(net, ["query", "worker", "/", "--key", "k", "--listen", "fe80::1%eth0"], "is a link-local address", status=2, usage=True)
 
 
-def test_extension_headers_pass(lab6):
+def test_extension_headers_pass(lab):
     """A datagram for the job behind an extension header reaches the stack's own socket, and is counted."""
-    net = lab6()
+    net = lab()
     net.load()
     net.add_job(1)
     with net.agg.entered():
@@ -180,9 +176,9 @@ def test_extension_headers_pass(lab6):
 
 
 @pytest.mark.cold
-def test_forwarding_of_lo(lab6):
+def test_forwarding_of_lo(lab):
     """The first job switches IPv6 forwarding on for lo, where the datapath asks for routes, and unload switches it off again."""
-    net = lab6()
+    net = lab()
 
     def forwarding():
         return net.agg.run("cat", "/proc/sys/net/ipv6/conf/lo/forwarding").strip()

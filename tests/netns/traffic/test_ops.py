@@ -6,6 +6,8 @@ import pytest
 
 from lab import FPISA
 
+pytestmark = pytest.mark.families("ipv4", why="`fpisa demo` has IPv4 addresses; tests/prog has the bits, and test_ipv6.py the frames")
+
 FLOATS = ["fp32", "fp16", "bf16", "fp64", "e4m3", "e5m2"]
 MODES = ["fpisa", "fpisa-a", "fpisa64", "exact"]
 ORDERED = {"min", "max"}

@@ -9,7 +9,7 @@ import struct
 
 import pytest
 
-from lab import ADDRESS, BPFFS, PIN, PORT, libc, must, wait_until
+from lab import BPFFS, PIN, PORT, libc, must, wait_until
 from worker import XSK
 
 ETH_P_ALL, PACKET_OUTGOING, SO_RCVBUFFORCE = 3, 4, 33  # ETH_P_ALL, because a bridge takes its ports' frames before other handlers see them
@@ -102,14 +102,15 @@ def test_shrink(lab):
 
 def arrives(net, receiver, port, data):
     """Return whether a datagram of worker 0 reaches the aggregator's socket."""
-    with net.worker[0].socket() as s:
+    with net.worker[0].socket(net.ipv6) as s:
         s.bind(("", PORT + 1000))
-        s.sendto(data, (ADDRESS, port))
-        s.sendto(b"end", (ADDRESS, port))
+        s.sendto(data, (net.address, port))
+        s.sendto(b"end", (net.address, port))
     heard = receiver.recv(100)
     return heard == data and receiver.recv(100) == b"end"
 
 
+@pytest.mark.families(spread=True)
 def test_ports_of_others(lab):
     """The datapath handles further ports while a job has them. Other frames to these ports pass."""
     net = lab(workers=2)
@@ -118,7 +119,7 @@ def test_ports_of_others(lab):
     with contextlib.ExitStack() as stack:
         receiver = {}
         for k in (1, 3, 4):
-            receiver[k] = stack.enter_context(net.agg.socket())
+            receiver[k] = stack.enter_context(net.agg.socket(net.ipv6))
             receiver[k].bind(("", PORT + k))
             receiver[k].settimeout(10)
         for k in receiver:
@@ -137,7 +138,8 @@ def test_ports_of_others(lab):
 
 BPF_PROG_LOAD, BPF_OBJ_PIN, SCHED_CLS = 5, 6, 3
 SYS_BPF = {"x86_64": 321, "aarch64": 280}
-LAST_OF_SOURCE, LAST_OF_PORT = 29, 37  # bytes of the frame that hold the last byte of the source address and of the port
+# Bytes of the frame, over IPv4 and over IPv6, that hold the last byte of the source address and of the port.
+LAST_OF_SOURCE, LAST_OF_PORT = (29, 37), (37, 57)
 QUEUE_MAPPING = 12  # in struct __sk_buff
 
 
@@ -166,7 +168,7 @@ def pin_spreader(path, byte):
 def spread_by(net, byte):
     """Let the classifier choose the aggregator's queues at the switch, as a card does with its rules."""
     switch, path = net.spaces[-1], BPFFS + "/spreader"
-    pin_spreader(path, byte)
+    pin_spreader(path, byte[net.ipv6])
     switch.try_run("tc", "filter", "del", "dev", "uplink", "egress")
     switch.run("tc", "filter", "add", "dev", "uplink", "egress", "bpf", "da", "object-pinned", path)
     os.unlink(path)
@@ -180,7 +182,7 @@ def two_queues(net):
     switch, dev = net.spaces[-1], f"s{os.getpid()}"[:8]  # the name is unique, because the kernel threads are found by it
     switch.ip("link del uplink", f"link add uplink numtxqueues 2 numrxqueues 1 type veth peer name {dev} numtxqueues 2 "
               f"numrxqueues 2 netns {net.agg.path}", "link set uplink master br0", "link set uplink up")
-    net.agg.ip(f"addr add 10.99.1.1/24 dev {dev}", f"link set {dev} up")
+    net.agg.ip(f"addr add {net.network(1, 1)} dev {dev}", f"link set {dev} up")
     switch.gro_on("uplink")
     switch.run("tc", "qdisc", "add", "dev", "uplink", "clsact")
     net.ports = [dev]
@@ -203,6 +205,7 @@ def added(net, job):
     return {cpu: (c["v_accepted"] + c["v_result"], c["v_welcome"]) for cpu, c in rows if c["packets"]}
 
 
+@pytest.mark.families(spread=True)
 def test_one_cpu_a_slot(lab):
     """If queues are chosen by destination port, the frames of each slot arrive on one CPU. If queues are chosen by source, they arrive on
     two CPUs."""
@@ -226,6 +229,7 @@ def test_one_cpu_a_slot(lab):
             assert sum(n for n, _ in seen.values()) == 2 * chunks
 
 
+@pytest.mark.families(spread=True)
 def test_through_a_cpu_map(lab):
     """With load --cpus, exactly the frames to the job's ports are passed on, and the same frames are refused afterwards."""
     net = lab(workers=2)
@@ -234,7 +238,7 @@ def test_through_a_cpu_map(lab):
     net.add_job(1, "--elements", ELEMENTS, "--window", WINDOW, "--ports", PORTS)
     net.check_sum(1, 20000, timeout_ms=60000)
     assert net.counters(1, PIN)["v_port"] == 0
-    with net.agg.socket() as receiver:
+    with net.agg.socket(net.ipv6) as receiver:
         receiver.bind(("", PORT + PORTS))
         receiver.settimeout(10)
         assert arrives(net, receiver, PORT + PORTS, b"FP and more")

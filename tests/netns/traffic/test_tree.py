@@ -16,7 +16,7 @@ JOB, LEAVES, RANKS = 5, 2, 3
 COUNT = 20000
 LONG = 5_000_000  # a sum of 10 s at 20 Mbit/s
 PINS = "/run/trees"  # a BPF filesystem for the tests of this file; the usual one belongs to a single test
-pytestmark = pytest.mark.together
+pytestmark = [pytest.mark.together, pytest.mark.families(spread=True)]
 
 
 class Tree(Switched):
@@ -77,10 +77,9 @@ def check(procs, seed, **options):
 
 
 @pytest.fixture(scope="module")
-def net(mounts, request):
-    """Yield the network; the parameter is whether its addresses are IPv6 addresses."""
+def net(mounts, family):
     with pins(PINS):
-        tree = Tree(getattr(request, "param", False))
+        tree = Tree(family == "ipv6")
         yield tree
         for i in range(LEAVES + 1):
             tree.fpisa_at(i, "unload")
@@ -98,7 +97,7 @@ def jobs(net, request):
         net.fpisa_at(i, "job", "del", JOB)
 
 
-over_both = pytest.mark.parametrize("net", [False, True], ids=["ipv4", "ipv6"], indirect=True, scope="module")
+over_both = pytest.mark.families()
 tokens = pytest.mark.parametrize("jobs", [None, 0x1122334455667788], ids=["open", "token"], indirect=True)
 
 

@@ -98,9 +98,9 @@ class Hosts(Switched):
 
 
 @pytest.fixture(scope="module")
-def net(mounts):
+def net(mounts, family):
     with pins(PINS):
-        hosts = Hosts(8, 8)
+        hosts = Hosts(8, 8, ipv6=family == "ipv6")
         hosts.add_jobs()
         yield hosts
         hosts.close()
@@ -119,6 +119,7 @@ def alone(mounts, request):
 
 
 @pytest.mark.long
+@pytest.mark.families()
 def test_bytes(net):
     """All 64 ranks have the exact sum. A host's link carries the bytes that bench/trees.py calculates for one rank, not for eight."""
     before = [net.link(h) for h in range(len(net.hosts))]

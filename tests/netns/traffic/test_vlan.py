@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from doctor import bad, examine, inhabited
-from lab import ADDRESS, FPISA, PIN, setting, wait_until
+from lab import FPISA, PIN, setting, wait_until
 from refusals import refused
 
 PROGRAMS = """#include <linux/bpf.h>
@@ -104,6 +104,7 @@ def test_cpus(tagged):
     assert net.counters(1, PIN)["v_result"] == 196
 
 
+@pytest.mark.families(spread=True)
 def test_other_tags_pass(tagged):
     """A job without --vlan, or with another VLAN, does not accept tagged frames. Frames with two tags pass. Each case has a counter."""
     net = tagged()
@@ -132,6 +133,7 @@ def test_stripped_in_the_stack(tagged):
     net.check_sum(1)
 
 
+@pytest.mark.families(spread=True)
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("stripped", [False, True])
 def test_vlan_devices(lab, stripped, given):
@@ -142,21 +144,22 @@ def test_vlan_devices(lab, stripped, given):
     status, _, err = net.agg.try_run("ip", "link", "add", "link", "p0", "name", "p0.7", "type", "vlan", "id", "7")
     if status:
         pytest.skip(f"this kernel has no VLAN devices: {err.strip()}")
-    net.agg.ip("addr del 10.99.1.1/24 dev p0", "addr add 10.99.1.1/24 dev p0.7", "link set p0.7 up")
-    for w, address in zip(net.worker, net.addresses):
-        w.ip("link add link eth0 name tagged type vlan id 7", f"addr del {address}/24 dev eth0", f"addr add {address}/24 dev tagged",
-             "link set tagged up", f"route add {ADDRESS} via 10.99.1.1")
+    net.agg.ip(f"addr del {net.network(1, 1)} dev p0", f"addr add {net.network(1, 1)} dev p0.7", "link set p0.7 up")
+    for r, w in enumerate(net.worker):
+        w.ip("link add link eth0 name tagged type vlan id 7", f"addr del {net.network(1, r + 2)} dev eth0", f"addr add {net.network(1, r + 2)} dev tagged",
+             "link set tagged up", f"route replace {net.address} via {net.host(1, 1)}")
         if not stripped:
             in_frames(w)
     out = net.agg.run(FPISA, "load", "p0.7")
     assert out == "p0.7: loaded on p0, below it, which takes the frames of its VLAN\n"
-    net.fpisa("job", "add", 1, "--workers", ",".join(a + "@p0.7" * given for a in net.addresses), "--address", ADDRESS)
+    net.fpisa("job", "add", 1, "--workers", ",".join(a + "@p0.7" * given for a in net.addresses), "--address", net.address)
     assert net.json("job", "show", 1)["vlan"] == 7 and net.json("job", "show", 1)["members"][0]["dev"] == "p0"
     net.check_sum(1, 50000)
     assert not [key for key in bad(examine(net.agg)) if key[0] == "job 1"]
-    refused(net, ["job", "add", 2, "--workers", f"{net.addresses[0]},10.99.0.9@p0", "--address", ADDRESS],
-            "job 2: worker 10.99.0.9 is reached through p0, which has no VLAN, but other workers are in VLAN 7")
-    refused(net, ["job", "add", 2, "--workers", net.addresses[0], "--address", ADDRESS, "--vlan", 8],
+    other = "2001:db8:99::9" if net.ipv6 else "10.99.0.9"
+    refused(net, ["job", "add", 2, "--workers", f"{net.addresses[0]},{other}@p0", "--address", net.address],
+            f"job 2: worker {other} is reached through p0, which has no VLAN, but other workers are in VLAN 7")
+    refused(net, ["job", "add", 2, "--workers", net.addresses[0], "--address", net.address, "--vlan", 8],
             r"job 2: worker \S+ is reached through p0.7, in VLAN 7, but the job's frames have VLAN 8")
     refused(net, ["unload", "p0.7"], "p0.7: the datapath is not there, but may be on p0, below it; run fpisa unload p0")
     net.fpisa("unload")

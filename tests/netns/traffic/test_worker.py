@@ -15,7 +15,7 @@ import pytest
 
 import rationals
 import worker
-from lab import (ADDRESS, HERE, INDEPENDENT_CLIENT, LIBRARY, PIN, TOP, WORKER, draw_seed, go_on, read_all, read_answers,
+from lab import (HERE, INDEPENDENT_CLIENT, LIBRARY, PIN, TOP, WORKER, draw_seed, go_on, read_all, read_answers,
                  wait_until)
 
 pytestmark = pytest.mark.families()
@@ -56,27 +56,28 @@ def test_absent_rank_at_connect(lab):
     net.check_sum(1)  # this sum does not include the ranks that gave up
 
 
-@pytest.mark.families("ipv4")
+@pytest.mark.families(spread=True)
 @pytest.mark.parametrize("transport", [worker.UDP, worker.XSK], ids=["udp", "xsk"])
 def test_no_host_is_there(lab, transport):
-    """A network's broadcast address, which only the routes reveal, is refused at once. A blocked path is tried until the deadline."""
+    """A network's broadcast address, which only the routes reveal, is refused at once, as multicast addresses are. A blocked path is tried until
+    the deadline."""
     net = lab(workers=1)
-    net.worker[0].ip(f"route replace prohibit {ADDRESS}")
-    for address, rc, said in (("10.99.1.255", -EINVAL, "'10.99.1.255' is not the address of a host; pass an address"),
-                              ("127.255.255.255", -EINVAL, "is not the address of a host"),
-                              (ADDRESS, -ETIMEDOUT, "Permission denied")):
+    net.worker[0].ip(f"route replace prohibit {net.address}")
+    for address, rc, said in (*((a, -EINVAL, f"'{a}' is not the address of a host; pass an address") for a in
+                                (["ff02::1", "ff0e::1"] if net.ipv6 else ["10.99.1.255", "127.255.255.255"])),
+                              (net.address, -ETIMEDOUT, "Permission denied")):
         (answer,), _, _ = read_all(net.start(0, 1, address=address, timeout_ms=300, transport=transport))
         assert answer["rc"] == rc and said in answer["error"]
 
 
-@pytest.mark.families("ipv4")
+@pytest.mark.families(spread=True)
 def test_port_cannot_be_had(lab):
     """A port that is taken, or needs root, gives an error that the header lists, with a remedy."""
     net = lab(workers=1)
     with open(os.path.join(TOP, "include", "fpisa.h")) as f:
         listed, = re.findall(r"Join job `job`((?:(?!\*/).)*)\*/\nint fpisa_connect\(", f.read(), re.S)
-    with net.worker[0].socket() as holder:
-        holder.bind(("0.0.0.0", 18000))
+    with net.worker[0].socket(net.ipv6) as holder:
+        holder.bind(("", 18000))
         for rc, name, said, options in ((-EADDRINUSE, "EADDRINUSE", "another worker", {}),
                                         (-EADDRINUSE, "EADDRINUSE", "another worker", {"transport": worker.XSK}),
                                         (-EACCES, "EACCES", "1024", {"local_port": 80})):
@@ -227,7 +228,7 @@ def test_bits_follow_from_the_order(lab, mode, rounding, pipeline, clz):
         assert flags == raised
 
 
-@pytest.mark.families("ipv4")
+@pytest.mark.families(spread=True)
 @pytest.mark.parametrize("ports", [1, 4])
 def test_beside_an_independent_client(lab, ports):
     """A client written only from doc/wire.md gets the same bits as the workers of libfpisa, and these bits are correct."""
@@ -237,7 +238,7 @@ def test_beside_an_independent_client(lab, ports):
     net.add_job(1, "--pipeline", "staged", "--clz", "lpm", "--token", "beef", "--window", 8, "--ports", ports)
     step = {"count": count, "kind": "random", "seed": 3, "values": True}
     mine = net.start(0, 1, step, order=True, token=0xBEEF)
-    clients = [net.worker[r].spawn(INDEPENDENT_CLIENT, ADDRESS, 1, "--count", count, "--seed", seed, "--token", "beef")
+    clients = [net.worker[r].spawn(INDEPENDENT_CLIENT, net.address, 1, "--count", count, "--seed", seed, "--token", "beef")
                for r, seed in seeds.items()]
     answer = read_answers(mine)[-1]
     for p in clients:

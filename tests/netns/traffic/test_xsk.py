@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from lab import ADDRESS, BPFFS, FPISA, LIBRARY, PORT, WORKER, go_on, read_all, read_answers, wait_until
+from lab import BPFFS, FPISA, LIBRARY, PORT, WORKER, endpoint, go_on, read_all, read_answers, wait_until
+from routers import reach, router
 from worker import UDP, XSK
 
 EPERM, ENXIO, EBUSY, EMSGSIZE, ENETDOWN, ENOBUFS = 1, 6, 16, 90, 100, 105
@@ -64,6 +65,7 @@ def echoes(net, ns, address):
             return False
 
 
+@pytest.mark.families(spread=True)
 @pytest.mark.parametrize("fanout", ["unicast", "multicast"])
 def test_another_host_behind_it(lab, fanout):
     """A host that is routed through the worker's host gets the aggregator's frames between the same ports, and the results of its own job.
@@ -71,22 +73,22 @@ def test_another_host_behind_it(lab, fanout):
     net = lab(workers=1)
     net.load()
     net.add_job(1, "--fanout", fanout)
-    host, inner = net.worker[0], net.netns()
-    host.ip(f"link add c0 type veth peer name eth0 netns {inner.path}", "addr add 10.99.50.1/24 dev c0", "link set c0 up")
-    inner.ip("addr add 10.99.50.2/24 dev eth0", "link set eth0 up", "route add default via 10.99.50.1")
-    host.sysctl("ip_forward", 1)
-    net.agg.ip("route add 10.99.50.0/24 via " + net.addresses[0])
+    host, inner = router(net.worker[0]), net.netns()
+    host.ip(f"link add c0 type veth peer name eth0 netns {inner.path}", f"addr add {net.network(50, 1)} dev c0", "link set c0 up")
+    inner.ip(f"addr add {net.network(50, 2)} dev eth0", "link set eth0 up")
+    reach(net, inner, "default", net.host(50, 1))
+    reach(net, net.agg, net.network(50, 0), net.addresses[0])
     net.worker.append(inner)
-    net.add_job(2, "--fanout", "unicast", workers=["10.99.50.2"])
+    net.add_job(2, "--fanout", "unicast", workers=[net.host(50, 2)])
     step = {"count": 200000, "kind": "integers"}
     p = net.start(0, 1, {"go": True}, step, transport=XSK)
     wait_until("the program", lambda: attached(host) and net.json("job", "show", 1)["generation"])
-    before = host.udp_counters()["InDatagrams"]
-    assert echoes(net, inner, "10.99.50.2")
+    before = host.udp_counters(net.ipv6)["InDatagrams"]
+    assert echoes(net, inner, net.host(50, 2))
     net.check_answers([net.start(1, 2, {"count": 1000, "kind": "integers"})], 1, 1000)
     go_on(p)
     net.check_answers([p], 1, 200000)
-    assert host.udp_counters()["InDatagrams"] - before < 200
+    assert host.udp_counters(net.ipv6)["InDatagrams"] - before < 200
 
 
 @pytest.mark.families(spread=True)
@@ -124,21 +126,22 @@ def test_job_made_anew(lab, transport, change):
 
 def move(net):
     """Route frames between the aggregator and the worker through eth1, and create the job again for this route."""
-    net.worker[0].ip(f"route replace {ADDRESS} via 10.99.9.1 src {net.addresses[0]}")
-    net.agg.ip(f"route replace {net.addresses[0]}/32 dev q0")
+    reach(net, net.worker[0], net.address, net.host(9, 1), "src", net.addresses[0])
+    reach(net, net.agg, net.addresses[0], net.host(9, 2))
     assert answers_echo(net, net.worker[0], net.addresses[0])
     net.fpisa("job", "del", 1)
     net.add_job(1)
     return net.json("job", "show", 1)["generation"]
 
 
+@pytest.mark.families(spread=True)
 @pytest.mark.parametrize("root", [True, False], ids=["root", "nobody"])
 def test_another_interface(lab, root):
     """A new route needs a new socket. A user who may not open the socket gets the error before any rank waits for this rank."""
     net = lab(workers=1)
-    net.agg.ip(f"link add q0 type veth peer name eth1 netns {net.worker[0].path}", "addr add 10.99.9.1/24 dev q0",
+    net.agg.ip(f"link add q0 type veth peer name eth1 netns {net.worker[0].path}", f"addr add {net.network(9, 1)} dev q0",
                "link set q0 up")
-    net.worker[0].ip("addr add 10.99.9.2/24 dev eth1", "link set eth1 up")
+    net.worker[0].ip(f"addr add {net.network(9, 2)} dev eth1", "link set eth1 up")
     net.worker[0].gro_on("eth1")
     net.ports.append("q0")
     net.load()
@@ -178,11 +181,12 @@ def test_interface_is_free_late(lab):
     host.run(FPISA, "unload", "--pin", BPFFS + "/other")
 
 
+@pytest.mark.families(spread=True)
 def test_interface_is_taken(lab):
     net = lab(workers=1)
     net.load()
     net.add_job(1)
-    net.add_job(2, workers=[net.addresses[0] + ":18001"])
+    net.add_job(2, workers=[endpoint(net.addresses[0], 18001)])
     holder = net.start(0, 1, {"sleep": 30}, transport=XSK)
     wait_until("the program", lambda: attached(net.worker[0]))
     (answer,), status, _ = read_all(net.start(0, 2, transport=XSK, local_port=18001))
@@ -199,6 +203,7 @@ def cpu_seconds(pid):
         return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.families(spread=True)
 @pytest.mark.parametrize("how", ["blocking", "driving", "engine", "idle"])
 def test_interface_that_goes(lab, how):
     """A caller or a progress thread that watches the socket of a vanished interface does not spin. It detects the end long before its
@@ -239,6 +244,7 @@ def test_without_privilege(lab):
     assert net.json("job", "show", 1)["generation"] == before
 
 
+@pytest.mark.families(spread=True)
 @pytest.mark.parametrize("caps", ["net_raw,net_admin,bpf", "net_raw,net_admin,bpf,ipc_lock"], ids=["limit", "no_limit"])
 def test_capabilities(lab, caps):
     """Three capabilities suffice up to the limit of locked memory. If memory is lacking, the error names the limit."""
@@ -249,7 +255,7 @@ def test_capabilities(lab, caps):
     each = ",".join(["-all", *("+" + c for c in caps.split(","))])
     plan = json.dumps({"options": {"transport": XSK}, "steps": [{"count": 1000, "kind": "integers"}]})
     command = ["prlimit", f"--memlock={1 << 20}", "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
-               f"--inh-caps={each}", f"--ambient-caps={each}", sys.executable, "-B", WORKER, LIBRARY, ADDRESS]
+               f"--inh-caps={each}", f"--ambient-caps={each}", sys.executable, "-B", WORKER, LIBRARY, net.address]
     read_answers(net.worker[0].spawn(*command, 1, plan))
     answers, status, _ = read_all(net.worker[0].spawn(*command, 2, plan))
     if "ipc_lock" in caps:
