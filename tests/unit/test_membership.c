@@ -1206,6 +1206,10 @@ static void a_tree_of_two_racks(void **state)
 	r = gather_on(w, (const uint32_t[]){1, 17, 18, 2}, "no-root");
 	assert_true(!r->leaf[0]);
 	assert_non_null(strstr(w->said, "group no-root: no tree: no aggregator can be its root"));
+	w = world_with_racks();
+	w->rate = 0; /* the manager does not compare the rates of links that it does not know */
+	gather_both(w, "both", 4, 0xa);
+	assert_non_null(strstr(w->said, "group both: no tree: its ranks have addresses of both families"));
 }
 
 /* A group within one rack has only aggregators of its rack. Each of the rack's hosts is then a site. */

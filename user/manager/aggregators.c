@@ -477,7 +477,14 @@ static void say_no_tree(struct manager *m, const struct manager_group *g, enum l
 {
 	char a[FPISA_ADDRESS_LEN], text[512];
 
-	if (choice == LEAVES_NO_ROOT)
+	if (choice == LEAVES_NO_USE)
+		return;
+	if (group_is_mixed(&g->record))
+		snprintf(text, sizeof(text),
+			 "group %s: no tree: its ranks have addresses of both families; let all ranks connect to the manager's "
+			 "IPv4 address, or all to its IPv6 address",
+			 g->record.name);
+	else if (choice == LEAVES_NO_ROOT)
 		snprintf(text, sizeof(text),
 			 "group %s: no tree: no aggregator can be its root; run fpisa serve --manager on a host without ranks, "
 			 "outside of the racks",
@@ -487,12 +494,10 @@ static void say_no_tree(struct manager *m, const struct manager_group *g, enum l
 			 "group %s: no tree: rank %u at %s has no aggregator in its rack, or on its host; run fpisa serve "
 			 "--manager there",
 			 g->record.name, t->without, fpisa_address_text(&g->record.address[t->without], a));
-	else if (choice == LEAVES_TOO_MANY)
+	else
 		snprintf(text, sizeof(text),
 			 "group %s: no tree: the ranks are in more than %d racks and hosts; use larger racks, or smaller groups",
 			 g->record.name, FPISA_MAX_SHARDS - 1);
-	else
-		return;
 	m->ops->say(m->arg, text);
 }
 
@@ -502,10 +507,10 @@ static bool choose_tree(struct manager *m, struct manager_group *g, const struct
 	enum leaves_choice choice;
 	struct leaves_tree t;
 
-	if (!m->policy->leaves || group_is_mixed(&g->record))
+	if (!m->policy->leaves)
 		return false;
 	choice = leaves_choose(c->leaves, c->n, g->record.size, &t);
-	if (choice != LEAVES_TREE) {
+	if (choice != LEAVES_TREE || group_is_mixed(&g->record)) {
 		say_no_tree(m, g, choice, &t);
 		return false;
 	}

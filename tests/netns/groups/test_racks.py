@@ -12,11 +12,12 @@ import pytest
 
 from aggregators import Switched, pins
 from lab import FPISA, draw_seed, end, once_within, wait_until
-from test_leaves import EHOSTDOWN, FRAME, MODE_EXACT, PINS, all_counters, errors, forever, nearest, over_both, random_values, served, shares_of
+from test_leaves import EHOSTDOWN, FRAME, MODE_EXACT, PINS, all_counters, errors, forever, nearest, random_values, served, shares_of
 
 HOSTS, RANKS = 4, 8
+OTHER = "2001:db8:98::"  # stands for 10.98.0. in addresses that hosts also have
 LEAVES = "a", "b"  # the racks and their aggregators
-pytestmark = pytest.mark.together
+pytestmark = [pytest.mark.together, pytest.mark.families(spread=True)]
 
 
 class Site(Switched):
@@ -52,16 +53,36 @@ class Site(Switched):
         prefix = "10/124" if ":" in self.subnet else "16/28"
         return f"[rack A]\nhosts = {self.subnet}{prefix}\n[rack B]\nhosts = {','.join(self.addresses[2:])}\n"
 
+    def add_family(self):
+        """Give each host of IPv4 an IPv6 address too, each aggregator both addresses, and each rack the hosts of both families. Return the
+        sections of the configuration."""
+        def other(address):
+            return address.replace("10.98.0.", OTHER)
+
+        for host, address in ((self.agg, self.address), (self.leaf_a, f"{self.subnet}17"), *zip(self.worker, self.addresses)):
+            host.ip(f"addr add {other(address)}/64 dev eth0 nodad")
+        self.leaves = {a: (*place, "--address", f"{a},{other(a)}") for a, place in self.leaves.items()}
+        b = self.addresses[2:]
+        return f"[rack A]\nhosts = {self.subnet}16/28,{OTHER}10/124\n[rack B]\nhosts = {','.join([*b, *map(other, b)])}\n"
+
     def up(self, rack):
         """Return the bytes that a rack has sent over its uplink."""
         return json.loads(self.switch.run("ip", "-j", "-s", "link", "show", f"up-{rack}"))[0]["stats64"]["tx"]["bytes"]
 
 
 @pytest.fixture
-def site(bpffs, tmp_path, request):
+def site(bpffs, tmp_path, family):
     with pins(PINS):
-        net = Site(ipv6=getattr(request, "param", None) == "IPv6")
+        net = Site(ipv6=family == "ipv6")
         with served(net, str(tmp_path), net.racks()) as leaves:
+            yield leaves
+
+
+@pytest.fixture
+def site_of_both(bpffs, tmp_path):
+    with pins(PINS):
+        net = Site()
+        with served(net, str(tmp_path), net.add_family()) as leaves:
             yield leaves
 
 
@@ -73,10 +94,10 @@ def in_a(rank):
     return host_of(rank) < 2
 
 
-def start(site, name, steps_of, ranks=range(RANKS), **options):
-    """Start these ranks, which are numbered from 0 in the group."""
-    running = [site.start(host_of(r), name, i, len(ranks), *steps_of(r), hold=True, **{"mode": MODE_EXACT, **options})
-               for i, r in enumerate(ranks)]
+def start(site, name, steps_of, ranks=range(RANKS), addresses=(None,), **options):
+    """Start these ranks, which are numbered from 0 in the group. They join at these addresses of the manager, in turn."""
+    running = [site.start(host_of(r), name, i, len(ranks), *steps_of(r), hold=True, address=addresses[i % len(addresses)],
+                          **{"mode": MODE_EXACT, **options}) for i, r in enumerate(ranks)]
     for rank in running:
         answer = rank.line()
         assert answer["rc"] == 0, answer
@@ -91,7 +112,7 @@ def begin(site, name):
     return ranks
 
 
-@over_both
+@pytest.mark.families()
 def test_bits(site):
     """The sums are the exact sums, which are also those without racks. Each rack sends one contribution for each chunk, and status shows
     the tree."""
@@ -115,7 +136,7 @@ def test_bits(site):
 
 
 @pytest.mark.alone
-@over_both
+@pytest.mark.families()
 def test_bytes(site):
     """A rack's uplink carries the bytes of one rank, not of four."""
     chunks = 2000
@@ -130,7 +151,7 @@ def test_bytes(site):
 
 
 @pytest.mark.alone
-@over_both
+@pytest.mark.families()
 def test_no_spare_host(site):
     """Each rack has a leaf on a host with ranks, and the manager is on one of these hosts. One leaf is the root. Each uplink carries one vector."""
     net, chunks = site.net, 2000
@@ -142,7 +163,7 @@ def test_no_spare_host(site):
     site.agents = [site.spawn(net.worker[0], f"{PINS}/a0", site.agent_config, "--colocated", "eth0")]
     try:
         before = {rack: net.up(rack) for rack in LEAVES}
-        for rank in start(site, "g", lambda r: [{"sum": "float32", "count": 256 * chunks}], elements=256, address=net.addresses[2]):
+        for rank in start(site, "g", lambda r: [{"sum": "float32", "count": 256 * chunks}], addresses=[net.addresses[2]], elements=256):
             answer = rank.line()
             assert answer["rc"] == 0 and answer["first"] == RANKS * (RANKS + 1) / 2, answer
         for rack in LEAVES:
@@ -176,6 +197,30 @@ def test_one_rack(site):
     share, = shares_of(site, "g")
     assert (share["address"], share["rack"]) == (f"{site.net.subnet}17", "A")
     assert site.net.up("a") - before < chunks * 256
+
+
+def test_both_families(site_of_both):
+    """Racks have hosts of both families. A group of either family gets their tree. A group of both has right sums without a tree, and the
+    manager says why."""
+    site, chunks = site_of_both, 50
+    four, six = site.net.address, f"{OTHER}1"
+    for name, addresses, root in (("four", [four], four), ("six", [six], six), ("both", [four, six], None)):
+        ranks = start(site, name, lambda r: [{"sum": "float32", "count": 256 * chunks}], addresses=addresses, elements=256)
+        for rank in ranks:
+            answer = rank.line()
+            assert answer["rc"] == 0 and answer["first"] == answer["last"] == RANKS * (RANKS + 1) / 2, answer
+        shown = shares_of(site, name)
+        if root:
+            subnet = root[:-1]
+            assert [(s["address"], s["rack"]) for s in shown] == [(root, None), (f"{subnet}17", "A"), (f"{subnet}34", "B")], shown
+        else:
+            assert [s["address"] for s in shown] == [four, f"{site.net.subnet}17", f"{site.net.subnet}34"], shown
+        assert [all_counters(site, leaf, "v_up") for leaf in LEAVES] == [chunks if root else 0] * len(LEAVES)
+        for rank in ranks:
+            rank.end()
+        site.empty()
+    site.manager.terminate()
+    assert "group both: no tree: its ranks have addresses of both families; " in site.manager.communicate(timeout=60)[0]
 
 
 @pytest.mark.alone
