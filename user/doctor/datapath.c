@@ -261,6 +261,34 @@ static void check_links(struct doctor *d, __u32 job, const struct fpisa_job *j, 
 		finding(d, LEVEL_WARN, subject, "links", NULL, "%s", text);
 }
 
+/*
+ * Check the bridges through which multicast results leave. Without a querier a bridge sends them to all its ports. If it
+ * has more ports than ranks are behind it, some port has no rank.
+ */
+static void check_flooding(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
+{
+	const __u32 querier = fpisa_is_ipv6(&j->group) ? LINK_MLD : LINK_IGMP;
+	struct link *links = NULL;
+	const int n = j->fanout == FPISA_FANOUT_MULTICAST ? links_get(&links) : 0;
+	char fix[IF_NAMESIZE + 64];
+
+	for (int i = 0; i < n; i++) {
+		const int ranks = __builtin_popcountll(ranks_behind(d, job, j, links[i].index));
+		int ports = 0;
+
+		for (int k = 0; k < n; k++)
+			ports += links[k].master == links[i].index;
+		if (strcmp(links[i].kind, "bridge") || links[i].queriers & querier || !ranks || ports <= ranks)
+			continue;
+		snprintf(fix, sizeof(fix), "ip link set %s type bridge mcast_snooping 1 mcast_querier 1", links[i].name);
+		finding(d, LEVEL_WARN, subject, "flooding", fix,
+			"%s sends results to all of its %d ports, because it does not snoop or has no %s querier, but at most %d "
+			"of them lead to ranks",
+			links[i].name, ports, querier == LINK_MLD ? "MLD" : "IGMP", ranks);
+	}
+	free(links);
+}
+
 static void check_ports(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
 	char fix[FIX_LEN], dev[IF_NAMESIZE], text[RANKS_LEN];
@@ -603,6 +631,7 @@ void doctor_datapath(struct doctor *d)
 		check_routes(d, job, &j, subject);
 		check_parent(d, &j, subject);
 		check_ports(d, job, &j, subject);
+		check_flooding(d, job, &j, subject);
 		check_mtu(d, job, &j, subject);
 		check_paths(d, job, &j, subject);
 		check_links(d, job, &j, subject);

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/genetlink.h>
+#include <linux/if_bridge.h>
 #include <linux/if_ether.h>
 #include <linux/rtnetlink.h>
 #include <stdio.h>
@@ -31,6 +32,28 @@ static void parse_vlan(const struct nlattr *data, struct link *l)
 	l->vlan = protocol == htons(ETH_P_8021Q) ? id : 0;
 }
 
+/* The kernel lists a querier only if the bridge snoops: its own, or one that it has heard. */
+static void parse_queriers(const struct nlattr *state, struct link *l)
+{
+	const struct nlattr *a;
+
+	mnl_attr_for_each_nested(a, state) {
+		if (mnl_attr_get_type(a) == BRIDGE_QUERIER_IP_ADDRESS)
+			l->queriers |= LINK_IGMP;
+		if (mnl_attr_get_type(a) == BRIDGE_QUERIER_IPV6_ADDRESS)
+			l->queriers |= LINK_MLD;
+	}
+}
+
+static void parse_bridge(const struct nlattr *data, struct link *l)
+{
+	const struct nlattr *a;
+
+	mnl_attr_for_each_nested(a, data)
+		if (mnl_attr_get_type(a) == IFLA_BR_MCAST_QUERIER_STATE)
+			parse_queriers(a, l);
+}
+
 /* The kernel sends the kind before the data of that kind. */
 static void parse_info(const struct nlattr *info, struct link *l)
 {
@@ -41,6 +64,8 @@ static void parse_info(const struct nlattr *info, struct link *l)
 			snprintf(l->kind, sizeof(l->kind), "%s", mnl_attr_get_str(a));
 		if (mnl_attr_get_type(a) == IFLA_INFO_DATA && !strcmp(l->kind, "vlan"))
 			parse_vlan(a, l);
+		if (mnl_attr_get_type(a) == IFLA_INFO_DATA && !strcmp(l->kind, "bridge"))
+			parse_bridge(a, l);
 	}
 }
 

@@ -9,6 +9,9 @@
 #include <net/if.h>
 #include <linux/types.h>
 
+#define LINK_IGMP 1u
+#define LINK_MLD 2u
+
 struct link {
 	char name[IF_NAMESIZE];
 	char kind[16]; /* "veth", "bridge", ...; empty for hardware */
@@ -18,6 +21,7 @@ struct link {
 	__u32 lower;	 /* IFLA_LINK: the interface below, or a veth's peer; 0: none */
 	int lower_netns; /* id of the namespace of `lower`; -1: this namespace */
 	__u32 master;	 /* bridge, bond or VRF of which the link is a port; 0: none */
+	__u32 queriers;	 /* LINK_IGMP, LINK_MLD: protocols by which a bridge learns the ports of multicast addresses */
 	bool carrier;
 };
 

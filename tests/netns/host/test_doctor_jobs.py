@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Test fpisa doctor of jobs: their MTU, ports, routes and address, missing ranks, and jobs of another namespace."""
+import json
+import time
+
 import pytest
 
 from doctor import bad, examine, fixes, inhabited, needs_ethtool, sums
@@ -87,6 +90,42 @@ def test_port_of_a_bridge(lab):
     assert "this datapath is not loaded on it, so job 1 does not receive frames there; run fpisa load br9 --mode skb" in add(*net.addresses)
     assert fixes(net.agg, [], "job 1", "port", says="ranks 0,1 are behind br9: this datapath is not loaded on it") == "fpisa load br9 --mode skb"
     assert sums(net, 1, 20000)
+
+
+@pytest.mark.families()
+def test_bridge_that_floods(lab):
+    """Doctor finds a bridge that sends multicast results to ports without ranks. After its command, the bridge does not."""
+    net = inhabited(lab(bridge=True))
+    net.agg.ip("link add br9 type bridge mcast_snooping 0 forward_delay 0", f"addr del {net.network(1, 1)} dev p0", "link set p0 master br9",
+               "link set br9 up", f"addr add {net.network(1, 1)} dev br9")
+    for i in range(2):
+        net.agg.ip(f"link add x{i} type veth peer name y{i}", f"link set x{i} master br9 up", f"link set y{i} up")
+    net.fpisa("load", "br9", "--mode", "skb")
+    net.add_job(1)
+
+    def sent():
+        """Sum. Return the number of packets that have left through a port without ranks."""
+        def packets():
+            return json.loads(net.agg.run("ip", "-j", "-s", "link", "show", "x0"))[0]["stats64"]["tx"]["packets"]
+
+        before = packets()
+        net.check_sum(1, 50000)
+        return packets() - before
+
+    chunks = -(-50000 // 256)
+    assert sent() >= chunks
+    net.agg.ip("link set x1 nomaster")
+    assert ("job 1", "flooding") not in examine(net.agg)
+    net.agg.ip("link set x1 master br9", "link set br9 type bridge mcast_query_response_interval 20")
+    protocol = "MLD" if net.ipv6 else "IGMP"
+    fixes(net.agg, [], "job 1", "flooding", "warn", f"br9 sends results to all of its 3 ports, because it does not snoop or has no {protocol} querier, "
+          "but at most 2 of them lead to ranks")
+    time.sleep(1)  # the bridge sends multicast to all ports until the hosts have had time to answer its first query
+    assert sent() < chunks / 2
+    net.fpisa("job", "del", 1)
+    net.agg.ip("link set br9 type bridge mcast_snooping 0")
+    net.add_job(1, "--fanout", "unicast")
+    assert ("job 1", "flooding") not in examine(net.agg)
 
 
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
