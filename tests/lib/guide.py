@@ -71,9 +71,19 @@ def shape(line):
     return " ".join(re.sub(r"\d+(\.\d+)?", "#", line).split())
 
 
+def over_ipv6(text):
+    """Return a text of the page with IPv6 addresses in place of IPv4 addresses, as section 3 says."""
+    text = re.sub(r"\bip saddr\b", "ip6 saddr", text).replace("10.0.0.0/24", "2001:db8::/64").replace("239.70.80.7:", "[ff15::ff46:5007]:")
+    text = re.sub(r"\b10\.0\.0\.(\d+):(\d+)", r"[2001:db8::\1]:\2", text)
+    return re.sub(r"\b10\.0\.0\.(\d+)", r"2001:db8::\1", text)
+
+
+ADDRESS = r"\d+\.\d+\.\d+\.\d+|2001:db8::\d+"
+
+
 def missing(prints, output):
     """Return the lines that the page promises and the output lacks. Addresses must match exactly."""
     shapes = [shape(line) for line in output.splitlines()]
-    addresses = set(re.findall(r"\d+\.\d+\.\d+\.\d+", output))
+    addresses = set(re.findall(ADDRESS, output))
     return [p for p in prints if not any(shape(p) in s for s in shapes) or
-            not set(re.findall(r"\d+\.\d+\.\d+\.\d+", p)) <= addresses]
+            not set(re.findall(ADDRESS, p)) <= addresses]

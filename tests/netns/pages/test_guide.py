@@ -32,7 +32,7 @@ FIREWALL = """flush ruleset
 table inet filter {
 	chain input {
 		type filter hook input priority filter; policy drop;
-		meta l4proto igmp accept
+		meta l4proto { igmp, ipv6-icmp } accept
 		iifname lo accept
 	}
 }
@@ -127,19 +127,20 @@ def installed(mounts):
 
 class Site(labs.Lab):
     """The page's three machines and their switch. Every command runs as in a terminal on its machine. With `vlan`, the machines use the VLAN
-    device eth0.7 on eth0, as section 3 describes, and the page's commands of fpisa name it."""
+    device eth0.7 on eth0, as section 3 describes, and the page's commands of fpisa name it. With `ipv6`, they have IPv6 addresses alone, which
+    the page's commands name."""
 
     dev = "eth0"  # the interface that has the machine's address
 
-    def __init__(self, home, vlan=False):
-        self.dev = "eth0.7" if vlan else self.dev
-        self.spaces, self.ports, self.addresses, self.home = [], ["eth0"], list(WORKERS), home
+    def __init__(self, home, vlan=False, ipv6=False):
+        self.ipv6, self.dev = ipv6, "eth0.7" if vlan else self.dev
+        self.spaces, self.ports, self.addresses, self.home = [], ["eth0"], [self.named(w) for w in WORKERS], home
         self.agg, self.switch = self.netns(), self.netns()
         self.worker = [self.netns() for _ in WORKERS]
         self.places = {"the aggregator": [self.agg], "each worker": self.worker, "the first worker": self.worker[:1]}
         # The switch floods multicast frames, as a switch without IGMP snooping does.
         self.switch.ip("link add br0 type bridge mcast_snooping 0 forward_delay 0 stp_state 0", "link set br0 up")
-        for n, (ns, address) in enumerate(zip([self.agg, *self.worker], [AGGREGATOR, *WORKERS])):
+        for n, (ns, address) in enumerate(zip([self.agg, *self.worker], [self.named(AGGREGATOR), *self.addresses])):
             self.switch.ip(f"link add port{n} type veth peer name eth0 netns {ns.path}", f"link set port{n} master br0",
                            f"link set port{n} up")
             ns.ip("link set eth0 up")
@@ -148,7 +149,7 @@ class Site(labs.Lab):
                 if status:
                     pytest.skip(f"this kernel has no VLAN devices: {err.strip()}")
                 ns.run("ethtool", "-K", "eth0", "rxvlan", "off")
-            ns.ip(f"addr add {address}/24 dev {self.dev}", f"link set {self.dev} up")
+            ns.ip(f"addr add {address}/{64 if ipv6 else 24} dev {self.dev}", f"link set {self.dev} up")
             ns.gro_on("eth0")
             self.switch.gro_on(f"port{n}")
             ns.home = os.path.join(home, str(n))
@@ -173,7 +174,7 @@ class Site(labs.Lab):
         """Run a command on one of the machines as the workers' user, by the machine's name."""
         text, files, _, _ = socket.recv_fds(client, 1 << 16, 3)
         address, command = text.decode().split("\n", 1)
-        ns = self.worker[WORKERS.index(address)]
+        ns = self.worker[self.addresses.index(address)]
         user = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "sh", "-c", command)
         p = ns.spawn("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', "worker" + address[-2:], *user, cwd=ns.home,
                      env={"PATH": "/usr/bin:/bin", "HOME": ns.home}, **dict(zip(("stdin", "stdout", "stderr"), files)))
@@ -194,8 +195,10 @@ class Site(labs.Lab):
             os.close(read)
 
     def named(self, text):
-        """Return the text with the machines' interface in place of eth0 where it stands for the network, not for the card."""
-        return re.sub(r"^(fpisa (?!doctor)[^\n]*\b|\[interface |[^\n]*IFNAME=)eth0\b", rf"\g<1>{self.dev}", text, flags=re.M)
+        """Return the text with the machines' interface in place of eth0 where it stands for the network, not for the card, and with the
+        addresses of the machines."""
+        text = re.sub(r"^(fpisa (?!doctor)[^\n]*\b|\[interface |[^\n]*IFNAME=)eth0\b", rf"\g<1>{self.dev}", text, flags=re.M)
+        return guide.over_ipv6(text) if self.ipv6 else text
 
     def start_text(self, ns, text, **options):
         env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": ns.home, "TMPDIR": ns.home, "LC_ALL": "C.UTF-8"}
@@ -240,8 +243,8 @@ class Site(labs.Lab):
         """Run a command on the aggregator, which may fail."""
         return self.finish([self.start_text(self.agg, text)], False)[0]
 
-    def start(self, rank, job, *steps, address=AGGREGATOR, **options):
-        return super().start(rank, job, *steps, address=address, **options)
+    def start(self, rank, job, *steps, address=None, **options):
+        return super().start(rank, job, *steps, address=address or self.named(AGGREGATOR), **options)
 
     def fails(self, *ranks, steps=({"count": 100, "kind": "integers"},), timeout_ms=WAIT_MS, **options):
         """Return the errors of the workers' calls."""
@@ -265,7 +268,7 @@ def in_a_home(make):
 
 @pytest.fixture
 def site(installed, bpffs, request):
-    with in_a_home(lambda home: Site(home, vlan=getattr(request, "param", False))) as made:
+    with in_a_home(lambda home: Site(home, **getattr(request, "param", {}))) as made:
         yield made
 
 
@@ -287,17 +290,18 @@ def follow(site, block):
     if block.kind == "c":
         for w in site.worker:
             for example in guide.EXAMPLE, guide.GROUP, guide.NORM, *guide.PYTHON:
-                shutil.copy(example, w.home)
+                with open(example) as f, open(os.path.join(w.home, os.path.basename(example)), "w") as copy:
+                    copy.write(site.named(f.read()))
     elif block.kind == "ini":
         with open(CONFIG, "w") as f:
             f.write(site.named(block.text))
-    elif "mpirun" in block.text and mpis.lacking("openmpi"):
-        print(f"not run, {mpis.lacking('openmpi')}: {block.text}")
+    elif "mpirun" in block.text and (site.ipv6 or mpis.lacking("openmpi")):
+        print(f"not run, {mpis.lacking('openmpi') or 'mpirun needs IPv4'}: {block.text}")
     elif "apt " not in block.text and (HAS_TORCH or "torchrun" not in block.text):
         digests, of_mpi = set(), "mpirun" in block.text
         before = counts(site) if of_mpi else {}
         for out in site.at(block.place, block.text, uid=NOBODY if block.user else 0):
-            assert guide.missing(block.prints, out) == [], (block.text, out)
+            assert guide.missing(map(site.named, block.prints), out) == [], (block.text, out)
             # The job that served the call has the number and the counters of the previous job.
             assert not of_mpi or ("fpisa: " not in out and counts(site)["result"] != before["result"]), out
             if "--mode exact" in block.text:
@@ -311,9 +315,10 @@ def follow(site, block):
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 @pytest.mark.skipif(not shutil.which("ethtool"), reason="ethtool is not installed; make test installs it")
-@pytest.mark.parametrize("site", [False, True], ids=["untagged", "vlan"], indirect=True)
+@pytest.mark.parametrize("site", [{}, {"vlan": True}, pytest.param({"ipv6": True}, marks=pytest.mark.long)], ids=["untagged", "vlan", "ipv6"],
+                         indirect=True)
 def test_page(site):
-    """The page leads from an empty machine to an all-reduce, and back to an empty machine. In VLAN 7 the same commands do."""
+    """The page leads from an empty machine to an all-reduce, and back to an empty machine. In VLAN 7 and over IPv6 the same commands do."""
     for block in guide.blocks():
         if block.section > 1:
             follow(site, block)

@@ -34,13 +34,13 @@ class Host(labs.Netns):
 
 
 class Hosts(Site):
-    """The page's four hosts and their switch"""
+    """The page's four hosts and their switch. With `ipv6`, the hosts have IPv6 addresses alone, which the page's commands name."""
 
-    def __init__(self, home):
-        self.spaces, self.home = [], home
+    def __init__(self, home, ipv6=False):
+        self.ipv6, self.spaces, self.home = ipv6, [], home
         self.switch = self.netns()
         self.switch.ip("link add br0 type bridge mcast_snooping 0 forward_delay 0 stp_state 0", "link set br0 up")
-        self.worker = [self.host(n, address) for n, address in enumerate(ADDRESSES)]
+        self.worker = [self.host(n, self.named(address)) for n, address in enumerate(ADDRESSES)]
         self.places = {"each host": self.worker, "the first host": self.worker[:1]}
 
     def host(self, n, address):
@@ -50,7 +50,7 @@ class Hosts(Site):
         host = Host(home)
         self.spaces.append(host)
         self.switch.ip(f"link add port{n} type veth peer name eth0 netns {host.path}", f"link set port{n} master br0 up")
-        host.ip(f"addr add {address}/24 dev eth0", "link set eth0 up")
+        host.ip(f"addr add {address}/{'64 nodad' if self.ipv6 else 24} dev eth0", "link set eth0 up")
         if shutil.which("nft"):
             self.nft(host)
         return host
@@ -70,12 +70,13 @@ class Hosts(Site):
 
 
 @pytest.fixture
-def hosts(installed, bpffs):  # noqa: F811
-    with in_a_home(Hosts) as made:
+def hosts(installed, bpffs, request):  # noqa: F811
+    with in_a_home(lambda home: Hosts(home, ipv6=request.param)) as made:
         yield made
 
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
+@pytest.mark.parametrize("hosts", [False, pytest.param(True, marks=pytest.mark.long)], ids=["ipv4", "ipv6"], indirect=True)
 def test_four_hosts(hosts):
     """The page leads from an empty machine to an all-reduce by four hosts, and back to an empty machine."""
     for block in guide.blocks():
@@ -83,14 +84,14 @@ def test_four_hosts(hosts):
             continue
         if block.kind == "ini":
             with open(CONFIG, "w") as f:
-                f.write(block.text)
+                f.write(hosts.named(block.text))
             continue
         if block.text.endswith(" exact\n"):
             with open(CONFIG, "a") as f:
                 f.write("modes = exact\n")  # the group in mode exact shows that this setting is in force
             hosts.at("the first host", "systemctl reload fpisa-manager")
         for out in hosts.at(block.place, block.text, uid=NOBODY if block.user else 0):
-            assert guide.missing(block.prints, out) == [], (block.text, out)
+            assert guide.missing(map(hosts.named, block.prints), out) == [], (block.text, out)
             if block.text == "fpisa stats\n":
                 assert " ".join(out.split()).count("result 97") == 1, out
         if "fpisa key new" in block.text:
