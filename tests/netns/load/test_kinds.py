@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Test `fpisa load` with each kind of interface. A refusal says what to load instead, and its advice works. Kinds that this kernel lacks
 are skipped. test_stacked.py tests interfaces above an interface with a datapath, and tests/unit/test_stack.c every sentence."""
+import errno
 import os
+import socket
+import struct
 
 import pytest
 
@@ -33,6 +36,8 @@ KINDS = {
     "dummy": (["link add k0 type dummy"], "is a dummy, which receives no frames of other machines; load the datapath on the interface through which workers' frames arrive"),
     "vrf": (["link add k0 type vrf table 10"], "is a VRF, which receives no frames itself; load the datapath on its ports$"),
 }
+RTM_NEWLINK, NLM_F_REQUEST, NLM_F_ACK, NLM_F_EXCL, NLM_F_CREATE = 16, 1, 4, 0x200, 0x400
+IFLA_IFNAME, IFLA_LINKINFO, IFLA_INFO_KIND, IFLA_INFO_DATA, IFLA_NETKIT_PEER_INFO, IFLA_NETKIT_MODE = 3, 18, 1, 2, 1, 5
 NEVER = {"gre", "ipip", "wireguard", "tun", "dummy", "vrf"}
 
 
@@ -87,6 +92,36 @@ def test_sum_through_a_tunnel(lab, kind):
         worker.ip(command.replace("10.99.1.2", "X").replace("10.99.1.1", "10.99.1.2").replace("X", "10.99.1.1"))
     worker.ip("link set k0 up", "addr add 10.70.0.2/24 dev k0")
     net.agg.ip("addr add 10.70.0.1/24 dev k0")
+    net.fpisa("load", "k0", "--mode", "skb")
+    net.fpisa("job", "add", 1, "--workers", "10.70.0.2")
+    net.check_sum(1, address="10.70.0.1")
+
+
+def attribute(kind, data):
+    return struct.pack("=HH", 4 + len(data), kind) + data + bytes(-len(data) % 4)
+
+
+def add_netkit(ns, mode):
+    """Add the pair k0 and k1 of netkit devices in that mode. Older versions of ip have no option for it. Return 0 or a negative errno."""
+    info = bytes(16)  # struct ifinfomsg
+    peer = attribute(IFLA_NETKIT_PEER_INFO, info + attribute(IFLA_IFNAME, b"k1\0"))
+    link = attribute(IFLA_INFO_KIND, b"netkit\0") + attribute(IFLA_INFO_DATA, attribute(IFLA_NETKIT_MODE, struct.pack("=I", mode)) + peer)
+    body = info + attribute(IFLA_IFNAME, b"k0\0") + attribute(IFLA_LINKINFO, link)
+    with ns.entered(), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as s:
+        s.send(struct.pack("=IHHII", 16 + len(body), RTM_NEWLINK, NLM_F_REQUEST | NLM_F_ACK | NLM_F_EXCL | NLM_F_CREATE, 1, 0) + body)
+        return struct.unpack_from("=i", s.recv(4096), 16)[0]
+
+
+@pytest.mark.parametrize("mode", [0, 1], ids=["l2", "l3"])
+def test_sum_through_netkit(lab, mode):
+    """A pair of netkit devices, as containers have, can sum in the stack."""
+    net = lab(workers=1)
+    status = add_netkit(net.agg, mode)
+    if status == -errno.EOPNOTSUPP:
+        pytest.skip("this kernel has no netkit devices")
+    assert status == 0, os.strerror(-status)
+    net.agg.ip(f"link set k1 netns {net.worker[0].path}", "addr add 10.70.0.1/24 dev k0", "link set k0 up")
+    net.worker[0].ip("addr add 10.70.0.2/24 dev k1", "link set k1 up")
     net.fpisa("load", "k0", "--mode", "skb")
     net.fpisa("job", "add", 1, "--workers", "10.70.0.2")
     net.check_sum(1, address="10.70.0.1")
