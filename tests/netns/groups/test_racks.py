@@ -178,7 +178,7 @@ def test_no_spare_host(site):
         net.worker[0].run(FPISA, "unload", "--pin", f"{PINS}/a0")
 
 
-@over_both
+@pytest.mark.families()
 def test_reduce_scatter(site):
     """Each rank gets its part. The leaves get the whole sum, because each has ranks of different parts."""
     for rank in start(site, "g", lambda r: [{"parts": RANKS * 256 * 50, "times": 3}], elements=256):
