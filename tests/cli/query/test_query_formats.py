@@ -147,6 +147,15 @@ def test_parquet(table, tmp_path):
     assert sums == [(sum(r["m"] for r in rows if r["m"] is not None), ROWS)]
 
 
+def test_parquet_names(table):
+    """DuckDB adds a number to the name of a second column of a name, in upper or lower case, as the page says."""
+    w, _ = table
+    w.table("twice", ["sum int32 not null", "x real", "X real"], [(1, 1.0, 2.0)])
+    for options, names in ((), ["sum", "x", "X_1"]), (("--by", "sum", "--value", "x"), ["sum", "count", "sum_1", "min", "max", "avg"]):
+        status, out, err = ask(w, "parquet", *options, table="twice", env=parquet.engine()[1])
+        assert status == 0 and [name for name, *_ in parquet.arrow_table(out, "parquet")[0]] == names, err
+
+
 @pytest.mark.parametrize("form", ["csv", "json", "arrow", "parquet"])
 def test_places(table, tmp_path, form):
     """The answer goes to a socket, and to the end of a file, as it goes to a pipe."""
