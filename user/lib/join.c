@@ -76,7 +76,7 @@ static int take_welcome(struct fpisa_shard *s, const struct fpisa_hdr *h)
 		f->count.bad++;
 		return 0;
 	}
-	s->joining.missing = said == FPISA_WELCOME_PENDING ? p->live & ~h->bitmap : 0;
+	fpisa_joining_lacks(&s->joining, said == FPISA_WELCOME_PENDING ? p->live & ~h->bitmap : 0, fpisa_now());
 	s->joining.above = said == FPISA_WELCOME_PENDING && h->flags & FPISA_F_ABOVE;
 	if (said == FPISA_WELCOME_PENDING)
 		return 1;

@@ -41,6 +41,15 @@ int fpisa_hello_is_due(struct fpisa_joining *j, uint64_t now)
 	return 1;
 }
 
+void fpisa_joining_lacks(struct fpisa_joining *j, uint64_t missing, uint64_t now)
+{
+	if (missing == j->missing)
+		return;
+	j->missing = missing;
+	j->pause_ns = 2 * FIRST_PAUSE_NS;
+	j->next_ns = now + FIRST_PAUSE_NS;
+}
+
 void fpisa_hello_write(struct fpisa_hello_frame *f, uint32_t job, const struct fpisa_incarnation *i,
 		       const struct fpisa_joining *j, const struct fpisa_key *token, uint32_t call)
 {

@@ -74,6 +74,12 @@ void fpisa_joining_begin(struct fpisa_joining *j, int anew);
 /* Return whether it is time for a HELLO. If so, set the time of the next one. */
 int fpisa_hello_is_due(struct fpisa_joining *j, uint64_t now);
 
+/*
+ * Store the missing ranks that a WELCOME names. If they have changed, other ranks are joining at this time, so begin again
+ * with the shortest pause.
+ */
+void fpisa_joining_lacks(struct fpisa_joining *j, uint64_t missing, uint64_t now);
+
 /* Write the HELLO. The WELCOME will contain the same `call`. */
 void fpisa_hello_write(struct fpisa_hello_frame *f, uint32_t job, const struct fpisa_incarnation *i,
 		       const struct fpisa_joining *j, const struct fpisa_key *token, uint32_t call);

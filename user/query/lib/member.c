@@ -178,7 +178,7 @@ static int take_welcome(struct fpisa_member *m, const struct fpisa_hdr *h, const
 		return 0;
 	m->joining.heard_ns = fpisa_now();
 	if (said == FPISA_WELCOME_PENDING)
-		m->joining.missing = p->live & ~h->bitmap;
+		fpisa_joining_lacks(&m->joining, p->live & ~h->bitmap, m->joining.heard_ns);
 	if (said == FPISA_WELCOME_NEWER)
 		return join_as(m, h->aux + 1, 1);
 	return said == FPISA_WELCOME_JOINED ? take_parameters(m, h, (const struct fpisa_query_welcome *)p) : 0;
