@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+# packages that need other versions of the engines or of their parts, each in a folder
+APART = {"extension": ["duckdb-extensions", "duckdb-extension-postgres-scanner"], "dbt": ["dbt-core", "dbt-postgres"]}
 ENGINES = ["pandas", "polars", "pyarrow", "duckdb", "datafusion", "dask[dataframe]", "ray", "pyspark", "hypothesis", "pytest", "xsum", "ml_dtypes", "adbc-driver-postgresql"]
 
 
@@ -16,7 +18,7 @@ def environment(build):
     python, whole = os.path.join(place, "bin", "python3"), os.path.join(place, "whole")
     if os.path.exists(whole):
         with open(whole) as f:
-            if f.read().split() == ENGINES:
+            if f.read().split() == [*ENGINES, *APART]:
                 return python
     subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", place], check=True)
     pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "--python", python, "install", "--retries", "1"]
@@ -24,8 +26,10 @@ def environment(build):
         return None
     for engine in ENGINES:  # the test skips an engine that has no wheel for this Python
         subprocess.run([*pip, engine])
+    for name, packages in APART.items():
+        subprocess.run([*pip, "--only-binary", ":all:", "--target", os.path.join(place, name), *packages])
     with open(whole, "w") as f:
-        print(*ENGINES, file=f)
+        print(*ENGINES, *APART, file=f)
     return python
 
 

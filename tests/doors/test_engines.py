@@ -19,6 +19,7 @@ from seeds import draw_seed
 
 os.environ["FPISA_QUERY_LIBRARY"] = os.path.join(BUILD, "libfpisa-query.so")
 DRIVER = "/usr/share/java/postgresql.jar"
+ROWS = [(1, 18.979999542236328), (2, 2.0)]
 
 
 def page(name):
@@ -74,8 +75,8 @@ def workers():
 
 
 @pytest.fixture(scope="module")
-def server(workers):
-    """Yield the address of a server on TCP with the foreign tables."""
+def database(workers):
+    """Yield a server on TCP with the foreign tables. PGPORT is its port."""
     why = postgres.lacking()
     if why:
         pytest.skip(why)
@@ -86,10 +87,16 @@ def server(workers):
     s = postgres.Server(listen_addresses="127.0.0.1", port=port)
     try:
         s.sql(f"CREATE EXTENSION fpisa; {server_sql(workers)} IMPORT FOREIGN SCHEMA tables FROM SERVER far INTO public;")
-        yield f"127.0.0.1:{port}"
+        yield s
     finally:
         s.close()
         del os.environ["PGPORT"]
+
+
+@pytest.fixture(scope="module")
+def server(database):
+    """Return the server's address."""
+    return f"127.0.0.1:{os.environ['PGPORT']}"
 
 
 def test_arrow(workers, tmp_path):
@@ -123,7 +130,43 @@ def test_duckdb_extension(server):
         pytest.skip(f"DuckDB's extensions cannot be reached: {str(e).splitlines()[0]}")
     for statement in rest:
         connection.execute(statement)
-    assert sorted(connection.fetchall()) == [(1, 18.979999542236328), (2, 2.0)]
+    assert sorted(connection.fetchall()) == ROWS
+
+
+def apart(name):
+    """Return an environment for programs that use the packages of tests/doors/run.py in this folder."""
+    place = os.path.join(BUILD, "doors", name)
+    if not os.path.isdir(place):
+        pytest.skip(f"PyPI has no packages of {name} for this machine")
+    return {**os.environ, "PYTHONPATH": place}
+
+
+def test_duckdb_extension_of_pypi(server, tmp_path):
+    """The program runs with its own version of DuckDB, and PostgreSQL asks the workers for sums and conditions."""
+    env = apart("extension")
+    _, program = blocks(2)
+    host, port = server.split(":")
+    with open(tmp_path / "program.py", "w") as f:
+        f.write(program.replace("10.0.0.13", f"{host} port={port}"))
+    here = os.path.dirname(os.path.abspath(__file__))
+    follower = f"import sys; sys.path.insert(0, {here!r}); import conftest, test_engines; print(test_engines.follow(open('program.py').read(), {{}}))"
+    said = subprocess.run([sys.executable, "-B", "-c", follower], cwd=tmp_path, env={**env, "HOME": str(tmp_path)}, capture_output=True, text=True)
+    assert said.returncode == 0 and said.stdout == "2\n", said.stderr
+
+
+def test_dbt(database, server, tmp_path):
+    env = apart("dbt")
+    host, port = server.split(":")
+    text = re.search(r"^## 5\. .*", page("engines.md"), re.M | re.S)[0].replace("10.0.0.13, port: 5432", f"{host}, port: {port}")
+    files = re.findall(r"^```(?:yaml|sql)\n(?:#|--) (\S+)\n(.*?)^```", text, re.M | re.S)
+    assert [name for name, _ in files] == ["profiles.yml", "dbt_project.yml", "models/sums.sql"]
+    (tmp_path / "models").mkdir()
+    for name, content in files:
+        (tmp_path / name).write_text(content)
+    p = subprocess.run([sys.executable, "-B", "-c", "from dbt.cli.main import cli; cli()", "run"], cwd=tmp_path, capture_output=True, text=True,
+                       env={**env, "DBT_PROFILES_DIR": str(tmp_path), "DBT_SEND_ANONYMOUS_USAGE_STATS": "false", "HOME": str(tmp_path)})
+    assert p.returncode == 0, p.stdout + p.stderr
+    assert database.sql("SELECT shop, sum, days FROM reports.sums ORDER BY shop") == [("1", "18.98", "2"), ("2", "2", "2")]
 
 
 def test_spark(server, jvm):
