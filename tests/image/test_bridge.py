@@ -49,7 +49,7 @@ class Docker:
     program = "dockerd"
 
     def __init__(self, host, folder, family):
-        self.host, self.cgroup = host, f"fpisa-{os.getpid()}"
+        self.host, self.cgroup, self.creates_etc = host, f"fpisa-{os.getpid()}", not os.path.exists("/etc/docker")
         self.docker = ["docker", "-H", f"unix://{folder}/socket"]
         self.log = open(folder / "log", "w+")
         self.daemon = host.spawn(
@@ -87,6 +87,8 @@ class Docker:
             self.daemon.wait(60)
         end(self.daemon)
         self.log.close()
+        if self.creates_etc:
+            os.rmdir("/etc/docker")
         for controller in ("", *os.listdir("/sys/fs/cgroup")):
             with contextlib.suppress(OSError):
                 os.rmdir(os.path.join("/sys/fs/cgroup", controller, self.cgroup))
