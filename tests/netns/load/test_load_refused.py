@@ -93,7 +93,7 @@ def test_verbs_without_descriptors(lab, most):
 def test_load_twice(lab):
     net = lab()
     net.load()
-    refused(net, ["load", "p0"], r"p0 is loaded already \(native, pinned in .*\); run fpisa unload p0")
+    refused(net, ["load", "p0"], r"p0 is loaded already \(native, pinned in .*\); to detach it, run fpisa unload p0")
     refused(net, ["load", "p0", "--mode", "skb"], "p0 is loaded already")
     refused(net, ["load", "p0", "--pin", BPFFS + "/other"], f"p0 runs the datapath that is pinned in {PIN}; give --pin {PIN}, or ")
     net.fpisa("unload", "p1")
