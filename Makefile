@@ -254,7 +254,7 @@ $(UNIT): $(B)/tests/unit/%: $(B)/san/tests/unit/%.o $(UNIT_COMMON:%.c=$(B)/san/%
 
 $(B)/tests/unit/test_privilege: $(B)/san/user/host/privilege.o
 $(B)/tests/unit/test_calls: $(patsubst %,$(B)/san/%.o,tests/cases user/cli/names user/cli/progress user/cli/report)
-$(B)/tests/unit/test_membership: $(patsubst %.c,$(B)/san/%.o,$(wildcard user/manager/*.c) user/plan/shares.c $(addprefix user/cli/,names.c options.c progress.c report.c))
+$(B)/tests/unit/test_membership $(B)/tests/unit/test_many_ranks: $(patsubst %.c,$(B)/san/%.o,$(wildcard user/manager/*.c) user/plan/shares.c $(addprefix user/cli/,names.c options.c progress.c report.c))
 $(B)/tests/unit/test_leaves: $(B)/san/user/manager/leaves.o
 $(B)/tests/unit/test_agent: $(B)/san/user/serve/agent_jobs.o
 $(B)/tests/unit/test_log: $(patsubst %,$(B)/san/user/cli/%.o,log progress report)

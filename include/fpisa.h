@@ -298,7 +298,7 @@ struct fpisa_call {
 	void *arg;
 	/*
 	 * NULL, or the place for the bitmap of the ranks that are in every value of the result; set before the call
-	 * succeeds
+	 * succeeds. A group of more than 64 ranks needs an array with a bit for each rank, in (size + 63) / 64 words
 	 */
 	uint64_t *ranks;
 	uint64_t timeout_ms; /* deadline of this call, up to FPISA_FOREVER; 0: options.timeout_ms */
@@ -357,6 +357,10 @@ void fpisa_close(struct fpisa *f);
  * Only the process that joined a group may use it, but any of its threads may. A group has two threads: one keeps the
  * connection to the manager, and the other advances requests while the caller computes. All ranks make the same calls
  * in the same order, whatever their types. If several threads make calls, the caller ensures that order.
+ *
+ * A group has up to 64 ranks, or up to 4096 if the manager gives it a tree: `leaves = yes` in [manager], and an aggregator
+ * with up to 64 ranks on each host or in each rack of ranks. A group of more than 64 ranks needs mode exact and the fused
+ * pipeline. It has no calls of FPISA_INT32, broadcasts or averages.
  */
 struct fpisa_group;
 
@@ -391,7 +395,8 @@ struct fpisa_group_options {
  * Join the group `name` of `size` ranks as `rank`. Return when all ranks have joined. `host` is the manager's name or
  * address, "HOST:PORT" or "[IPV6]:PORT" if its port is not 18000. If host is NULL, use the value of FPISA_MANAGER.
  *
- * -EINVAL	the host does not exist; the name is invalid; other ranks gave another size; an option is unknown
+ * -EINVAL	the host does not exist; the name is invalid; other ranks gave another size; an option is unknown; or a
+ *		group of more than 64 ranks cannot have a tree, and the error says what it lacks
  * -EAGAIN	the host's name cannot be looked up for now
  * -EACCES	the manager does not accept this key, a client without a key, or this host; or others can read the key's
  *		file
@@ -493,9 +498,12 @@ int fpisa_group_broadcast_start(struct fpisa_group *g, void *data, size_t bytes,
 int fpisa_group_eventfd(struct fpisa_group *g);
 
 /*
- * Return the bitmap of ranks that the group's last error names. If g is NULL, return the ranks that the error of this
- * thread's last fpisa_group_join() names.
+ * fpisa_group_missing_ranks() stores the ranks that the group's last error names, at most `room`, in ascending order, and
+ * returns their number, which may be larger than `room`. ranks may be NULL if room is 0. If g is NULL, it stores the
+ * ranks that the error of this thread's last fpisa_group_join() names. fpisa_group_missing() returns the same ranks as a
+ * bitmap, without ranks from 64 on.
  */
+uint32_t fpisa_group_missing_ranks(struct fpisa_group *g, uint32_t *ranks, uint32_t room);
 uint64_t fpisa_group_missing(struct fpisa_group *g);
 
 /*

@@ -579,11 +579,13 @@ class Session final : public std::enable_shared_from_this<Session>
 	 */
 	std::string sentence(int rc, const std::string &said)
 	{
-		uint64_t missing = rc == -ECONNRESET || rc == -EREMOTEIO ? fpisa_group_missing(named_) : 0;
+		std::vector<uint32_t> missing(rc == -ECONNRESET || rc == -EREMOTEIO ? ranks_.size() : 0);
 		std::string world;
 
-		for (size_t r = 0; r < ranks_.size(); r++)
-			if (missing >> r & 1 && ranks_[r] != (int64_t)r)
+		missing.resize(std::min<size_t>(
+			missing.size(), fpisa_group_missing_ranks(named_, missing.data(), (uint32_t)missing.size())));
+		for (uint32_t r : missing)
+			if (r < ranks_.size() && ranks_[r] != (int64_t)r)
 				world += (world.empty() ? "" : ", ") + std::to_string(ranks_[r]);
 		return "fpisa: " + said + (world.empty() ? "" : "; in the world, the missing rank is " + world);
 	}

@@ -101,8 +101,8 @@ def test_racks():
     rng = random.Random(draw_seed())
     bounds = collections.Counter()
     for _ in range(60):
-        racks = rng.randint(2, 15)
-        n = rng.randint(racks, 64)
+        racks = rng.randint(2, 15) if rng.randrange(4) else rng.randint(16, 64)
+        n = rng.randint(racks, 64 if rng.randrange(4) and racks < 64 else 64 * racks)
         b, r, u = (rng.choice((20, 100, 1000, 25000)) for _ in range(3))
         p = plan("--workers", n, "--racks", racks, "--rate", f"{b}M", "--aggregator-rate", f"{r}M", "--uplink", f"{u}M", "--bytes", 1000000)
         assert (p["racks"], p["rack_workers"]) == (racks, -(-n // racks))
@@ -128,8 +128,10 @@ HEADERS = plan("--workers", 2, "--aggregators", 16, "--rate", "1G", "--bytes", 1
     (["--workers", "8", "--racks", "2", "--rate", "1G"], "give both, such as --racks 2 --uplink 10G"),
     (["--workers", "8", "--uplink", "2G", "--rate", "1G"], "give both, such as --racks 2 --uplink 10G"),
     (["--workers", "8", "--racks", "2", "--uplink", "1G", "--rate", "1G", "--aggregators", "2"], "leave --aggregators and --colocated out"),
+    (["--workers", "129", "--racks", "2", "--uplink", "1G", "--rate", "1G"], "a rack has up to 64 workers"),
+    (["--workers", "65", "--aggregators", "2", "--rate", "1G"], "65 workers need a tree"),
     (["--workers", "2", "--racks", "3", "--uplink", "1G", "--rate", "1G"], "give fewer --racks"),
-    (["--workers", "8", "--racks", "16", "--uplink", "1G", "--rate", "1G"], "--racks: '16' is not a number from 2 to 15"),
+    (["--workers", "80", "--racks", "65", "--uplink", "1G", "--rate", "1G"], "--racks: '65' is not a number from 2 to 64"),
 ))
 def test_refused(argv, says):
     p = subprocess.run([FPISA, "plan", *argv], stderr=subprocess.PIPE, text=True)

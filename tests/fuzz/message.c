@@ -50,7 +50,7 @@ static void fill_manager(struct input *in, struct fpisa_manager_message *m)
 	case FPISA_MANAGER_PENDING:
 	case FPISA_MANAGER_JOINED:
 	case FPISA_MANAGER_GONE:
-		m->members.ranks = 1 + a;
+		m->members.ranks[0] = m->type == FPISA_MANAGER_JOINED ? 0 : 1 + a;
 		m->members.group = m->members.secret = m->type == FPISA_MANAGER_JOINED;
 		m->members.cause = m->type == FPISA_MANAGER_GONE;
 		break;

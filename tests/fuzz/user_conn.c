@@ -83,7 +83,7 @@ static void remove_it(void *arg, __u32 number, __u64 token)
 static void record_it(void *arg, __u32 place, const struct group_record *r)
 {
 	(void)arg;
-	CHECK(place < PLACES && r->size <= FPISA_MAX_WORKERS);
+	CHECK(place < PLACES && r->size <= FPISA_MAX_RANKS);
 	CHECK(!r->id || s.manager.policy->without_key || *r->owner);
 }
 
@@ -292,9 +292,9 @@ static void begin(struct manager_policy *policy, uint8_t how)
 		policy->network[0].address = fpisa_ipv4(htonl(0x0a000010));
 		policy->network[0].bits = 96 + 30;
 	}
-	/* Places beyond PLACES do not change, because no group uses them. */
+	/* The groups of the last input have ended, which clears them. */
 	memset(&s.conns, 0, sizeof(s.conns));
-	memset(&s.manager, 0, offsetof(struct manager, group) + PLACES * sizeof(s.manager.group[0]));
+	memset(&s.manager, 0, offsetof(struct manager, group));
 	s.randoms = 0;
 	s.manager.policy = policy;
 	s.manager.ops = &ops;

@@ -152,7 +152,7 @@ int datapath_group_get(const struct datapath_groups *g, __u32 place, struct grou
 	CHECK(g == &w.groups && place < GROUPS);
 	/* The helper reads only the ID of a place without a record. */
 	if (used >> place & 1)
-		*r = record[place];
+		memcpy(r, &record[place], group_record_bytes(&record[place]));
 	else
 		r->id = 0;
 	return 0;
@@ -161,9 +161,9 @@ int datapath_group_get(const struct datapath_groups *g, __u32 place, struct grou
 int datapath_group_put(const struct datapath_groups *g, __u32 place, const struct group_record *r)
 {
 	CHECK(g == &w.groups && place < GROUPS);
-	CHECK(!r->id || (r->size && r->size <= FPISA_MAX_WORKERS && memchr(r->owner, 0, sizeof(r->owner)) &&
+	CHECK(!r->id || (r->size && r->size <= FPISA_MAX_RANKS && memchr(r->owner, 0, sizeof(r->owner)) &&
 			 fpisa_manager_name_valid(r->name)));
-	record[place] = *r;
+	memcpy(&record[place], r, r->id ? group_record_bytes(r) : offsetof(struct group_record, rank));
 	used |= 1ull << place;
 	return 0;
 }
@@ -279,6 +279,8 @@ void log_open(struct log *l, int fd)
 
 /* -- requests ----------------------------------------------------------------------------------- */
 
+#define SHORT_REQUEST offsetof(struct helper_request, record.rank[8]) /* honest groups have up to 4 ranks */
+
 static struct helper_request request;
 
 static void ask_record(uint8_t place)
@@ -286,11 +288,11 @@ static void ask_record(uint8_t place)
 	struct group_record *r = &request.record;
 	uint8_t how = input_byte(&in), k = input_byte(&in) % FPISA_MANAGER_JOBS;
 
-	*r = record[place % PLACES];
+	memcpy(r, &record[place % PLACES], group_record_bytes(&record[place % PLACES]));
 	if (!r->id || how & 1) {
 		r->id = 1 + (how >> 6);
 		r->size = 1 + how / 2 % 4;
-		r->joined = fpisa_manager_all(r->size);
+		r->joined = fpisa_ranks_all(r->size);
 		memset(r->name, 0, sizeof(r->name));
 		r->name[0] = 'g';
 	}
@@ -334,7 +336,7 @@ static void next_request(void)
 {
 	uint8_t kind = input_byte(&in), place = input_byte(&in);
 
-	memset(&request, 0, sizeof(request));
+	memset(&request, 0, SHORT_REQUEST);
 	request.what = kind % 8;
 	request.place = place % PLACES;
 	if (request.what == HELPER_RECORD)
@@ -345,7 +347,7 @@ static void next_request(void)
 		ask_remove();
 	/* Change bytes anywhere in the request. */
 	for (int changes = kind >= 0xc0 ? 1 + kind / 8 % 3 : 0; changes; changes--) {
-		size_t at = (input_byte(&in) | (size_t)input_byte(&in) << 8) % sizeof(request);
+		size_t at = (input_byte(&in) | (size_t)input_byte(&in) << 8) % SHORT_REQUEST;
 
 		((uint8_t *)&request)[at] = input_byte(&in);
 	}
@@ -387,7 +389,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.pin = "fpisa", .lock = -1, .jobs = jobs, .control = &control, .slots_n = FPISA_DEFAULT_SLOTS};
 	for (__u32 i = 0; i < GROUPS; i++)
 		if (used >> i & 1)
-			memset(&record[i], 0, sizeof(record[i]));
+			memset(&record[i], 0, offsetof(struct group_record, rank));
 	used = 0;
 	memset(jobs, 0, sizeof(jobs));
 	jobs[FOREIGN].active = 1;

@@ -40,10 +40,9 @@ int eventfd_write(int fd, eventfd_t n)
 	return 0;
 }
 
-int fpisa_handle_fail(struct fpisa *f, int error, uint64_t missing, const char *sentence)
+int fpisa_handle_fail(struct fpisa *f, int error, const struct fpisa_ranks *missing, const char *sentence)
 {
-	(void)missing;
-	CHECK(error < 0 && *sentence && !is[number_of(f)].error);
+	CHECK(missing && error < 0 && *sentence && !is[number_of(f)].error);
 	is[number_of(f)].error = error;
 	return error;
 }
@@ -56,11 +55,6 @@ void fpisa_handle_standing(struct fpisa *f, struct fpisa_standing *s)
 	s->unfinished_barrier = is[number_of(f)].barrier;
 }
 
-uint64_t fpisa_missing(const struct fpisa *f)
-{
-	return is[number_of(f)].error ? 1 : 0;
-}
-
 int fpisa_hold_bind(struct fpisa *f, const struct fpisa_aggregator *a, uint16_t local_port)
 {
 	CHECK(fpisa_is_address(&a->address) && a->port && local_port && !is[number_of(f)].joined);
@@ -68,10 +62,12 @@ int fpisa_hold_bind(struct fpisa *f, const struct fpisa_aggregator *a, uint16_t 
 	return bind_error ? fpisa_fail(bind_error, "no socket") : 0;
 }
 
-void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_key *token, uint64_t here,
-		     uint64_t elsewhere)
+void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_key *token,
+		     const struct fpisa_leaf_ranks *leaf)
 {
-	CHECK(*job < FPISA_MAX_JOBS && token && !is[number_of(f)].joined && !(here & elsewhere));
+	CHECK(*job < FPISA_MAX_JOBS && token && !is[number_of(f)].joined && leaf->n <= FPISA_MAX_WORKERS);
+	for (uint32_t i = 0; i < leaf->n; i++)
+		CHECK(leaf->rank[i] < FPISA_MAX_RANKS);
 	is[number_of(f)].joined = 1;
 }
 

@@ -142,13 +142,21 @@ int fpisa_group_reduce_scatter_start(struct fpisa_group *g, const struct fpisa_c
 	return rc;
 }
 
-uint64_t fpisa_group_missing(struct fpisa_group *g)
+uint32_t fpisa_group_missing_ranks(struct fpisa_group *g, uint32_t *ranks, uint32_t room)
 {
 	uint64_t missing = 0;
+	uint32_t n = 0;
 
 	for (int type = FPISA_FLOAT32; type < TYPES; type++)
 		missing |= fpisa_missing(g->handle[type]);
-	return missing;
+	for (uint32_t r = 0; r < 64; r++) {
+		if (!(missing >> r & 1))
+			continue;
+		if (n < room)
+			ranks[n] = r;
+		n++;
+	}
+	return n;
 }
 
 void fpisa_group_leave(struct fpisa_group *g)

@@ -84,8 +84,8 @@ class Member:
     def __init__(self, library):
         self.lib = lib = ctypes.CDLL(library)
         lib.fpisa_error.restype = ctypes.c_char_p
-        lib.fpisa_group_missing.restype = ctypes.c_uint64
-        lib.fpisa_group_missing.argtypes = lib.fpisa_group_barrier.argtypes = lib.fpisa_group_leave.argtypes = [
+        lib.fpisa_group_missing_ranks.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32]
+        lib.fpisa_group_barrier.argtypes = lib.fpisa_group_leave.argtypes = [
             ctypes.c_void_p]
         lib.fpisa_group_join.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint32,
                                          ctypes.c_uint32, ctypes.c_void_p]
@@ -101,7 +101,8 @@ class Member:
     def answer(self, rc, began, **more):
         out = {"rc": rc, "error": self.lib.fpisa_error().decode() if rc else "", "s": time.monotonic() - began, **more}
         if rc and self.group:
-            out["missing"] = self.lib.fpisa_group_missing(self.group)
+            ranks = (ctypes.c_uint32 * 4096)()
+            out["missing"] = sum(1 << r for r in ranks[:self.lib.fpisa_group_missing_ranks(self.group, ranks, 4096)])
         out["ended"] = time.monotonic()
         print(json.dumps(out), flush=True)
         return rc

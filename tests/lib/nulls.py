@@ -17,13 +17,14 @@ from fpisa_h import structure
 
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 RESULTS = {"int": ctypes.c_int, "uint64_t": ctypes.c_uint64, "uint32_t": ctypes.c_uint32, "void": None, "const char *": ctypes.c_char_p}
-NUMBERS = {"job": 0, "rank": 0, "size": 1, "count": 1, "type": 1, "op": 1, "bytes": 4, "root": 0, "timeout_ms": 0, "joined": 0, "column": 0}
+NUMBERS = {"job": 0, "rank": 0, "size": 1, "count": 1, "type": 1, "op": 1, "bytes": 4, "root": 0, "timeout_ms": 0, "room": 0, "joined": 0, "column": 0}
 TEXTS = {"address": b"127.0.0.1", "name": b"other", "host": b"127.0.0.1"}
 # Pointers that may be NULL, each with its function, or with "" for all functions
 MAY_BE_NULL = {("", "flags"), ("", "columns"), ("", "filtered"), ("fpisa_query_counts", "counts"), ("fpisa_connect", "options"),
                ("fpisa_group_reduce_scatter", "counts"), ("fpisa_group_reduce_scatter_start", "counts"),
                ("fpisa_reduce_scatter", "counts"), ("fpisa_reduce_scatter_start", "counts"),
                ("fpisa_mem_connect", "options"), ("fpisa_group_join", "options"), ("fpisa_missing", "f"), ("fpisa_group_missing", "g"),
+               ("fpisa_group_missing_ranks", "g"), ("fpisa_group_missing_ranks", "ranks"),
                ("fpisa_close", "f"), ("fpisa_group_leave", "g"), ("fpisa_mem_destroy", "m"), ("fpisa_query_close", "q")}
 
 

@@ -15,7 +15,7 @@ import struct
 
 STORE = "/run/fpisa-shared"
 JOBS, STAGES = "fpisa_jobs", "fpisa_stages"
-MANAGER = {"fpisa_groups", "fpisa_manager", "fpisa_aggs"}  # created by `fpisa serve`, not by a load
+MANAGER = {"fpisa_groups", "fpisa_manager", "fpisa_aggs", "fpisa_ranks"}  # created by `fpisa serve`, not by a load
 LOOKUP, UPDATE, PIN, GET, INFO = 1, 2, 6, 7, 15  # commands of bpf(2)
 SYS_BPF = {"x86_64": 321, "aarch64": 280}[os.uname().machine]
 ARRAY, PROG_ARRAY, PERCPU_ARRAY = 2, 3, 6

@@ -305,7 +305,7 @@ def test_no_library():
         return p.stderr
 
     assert "install the package libfpisa1, or set FPISA_LIBRARY to the path of the library" in said("/nowhere/libfpisa.so.1")
-    assert "has no fpisa_connect(): the library is older than 0.2.0" in said("libc.so.6")
+    assert "has no fpisa_connect(): the library is older than 0.3.0" in said("libc.so.6")
 
 
 STRUCTS = {"fpisa_options": _library.Options, "fpisa_info": _library.InfoStruct, "fpisa_call": _library.Call,

@@ -38,7 +38,10 @@ static struct agent_jobs *new_agent(void)
 {
 	static struct agent_jobs a;
 
-	a = (struct agent_jobs){.ops = &ops, .pool = 255, .slots = 1024};
+	memset(&a, 0, sizeof(a));
+	a.ops = &ops;
+	a.pool = 255;
+	a.slots = 1024;
 	asks = tells = 0;
 	return &a;
 }

@@ -47,7 +47,7 @@ static void say_members(struct manager *m, enum fpisa_manager_type type, uint64_
 {
 	struct fpisa_manager_message out = fpisa_manager_message(type);
 
-	out.members.ranks = ranks;
+	out.members.ranks[0] = ranks;
 	out.members.group = out.members.secret = type == FPISA_MANAGER_JOINED ? 5 : 0;
 	out.members.cause = type == FPISA_MANAGER_GONE ? FPISA_MANAGER_CLOSED : 0;
 	say(m, &out);
@@ -71,7 +71,7 @@ static void take_join(struct manager *m)
 		say_members(m, FPISA_MANAGER_PENDING, 1);
 	if (m->trouble == REFUSES_RANK || m->trouble == SAYS_NOTHING || m->trouble == WAITS_FOR_RANK)
 		return;
-	say_members(m, FPISA_MANAGER_JOINED, fpisa_manager_all(m->size));
+	say_members(m, FPISA_MANAGER_JOINED, 0);
 }
 
 static void say_bind(struct manager *m, uint32_t index, uint16_t port)
@@ -91,7 +91,7 @@ static void take_ask(struct manager *m, const struct fpisa_manager_ask *ask)
 	uint16_t port = ntohs(m->aggregator.soft.job.rank[0].port);
 
 	m->asked++;
-	left.leave.rank = 1;
+	left.left.ranks[0] = 2;
 	if (m->trouble == SAYS_GONE)
 		say_members(m, FPISA_MANAGER_GONE, 2);
 	if (m->trouble == SAYS_LEFT)
@@ -144,7 +144,7 @@ static int take(struct manager *m, const struct fpisa_manager_message *in)
 		return m->trouble == RESTARTS;
 	case FPISA_MANAGER_RETURN:
 		m->returned = in->join;
-		say_members(m, FPISA_MANAGER_JOINED, fpisa_manager_all(m->size));
+		say_members(m, FPISA_MANAGER_JOINED, 0);
 		return 0;
 	case FPISA_MANAGER_ASK:
 		take_ask(m, &in->ask);
@@ -399,7 +399,7 @@ static void arguments(void **state)
 	assert_int_equal(fpisa_group_join(NULL, "127.0.0.1", "a", 0, 1, NULL), -EINVAL);
 	assert_int_equal(fpisa_group_join(&g, "127.0.0.1", "a b", 0, 1, NULL), -EINVAL);
 	assert_int_equal(fpisa_group_join(&g, "127.0.0.1", "a", 1, 1, NULL), -EINVAL);
-	assert_int_equal(fpisa_group_join(&g, "127.0.0.1", "a", 0, FPISA_MAX_WORKERS + 1, NULL), -EINVAL);
+	assert_int_equal(fpisa_group_join(&g, "127.0.0.1", "a", 0, FPISA_MAX_RANKS + 1, NULL), -EINVAL);
 	for (uint32_t w = 1; w <= 4096; w++) {
 		o.window = w;
 		if (w & (w - 1) || w > FPISA_MAX_WINDOW) {

@@ -13,14 +13,17 @@
 #include "vectors.h"
 
 #define MOST_HOSTS 24
+#define MANY_HOSTS 100
+#define MANY_RANKS 700
 #define NOWHERE (-1)
 
 /* A group's ranks, each on a host, and aggregators on hosts. Hosts have numbers, and may be in racks; rates are 1 to 3. */
 struct site {
 	uint32_t size, n;
-	uint32_t host_of_rank[FPISA_MAX_WORKERS], host_of[MOST_HOSTS];
-	int rack_of_host[MOST_HOSTS + 1];
-	struct leaves_host h[MOST_HOSTS];
+	uint32_t host_of_rank[MANY_RANKS], host_of[MANY_HOSTS];
+	int rack_of_host[MANY_HOSTS + 1];
+	struct leaves_host h[MANY_HOSTS];
+	uint32_t right[MANY_RANKS]; /* the right leaf of each rank, or n */
 };
 
 static bool same_site(const struct site *s, uint32_t host, uint32_t other)
@@ -39,23 +42,38 @@ static bool has_ranks(const struct site *s, uint32_t host)
 static void fill(struct site *s)
 {
 	for (uint32_t i = 0; i < s->n; i++) {
-		s->h[i].ranks = 0;
+		s->h[i].ranks = FPISA_NO_RANKS;
 		s->h[i].in_rack = s->rack_of_host[s->host_of[i]] != NOWHERE;
 		s->h[i].colocated = has_ranks(s, s->host_of[i]);
 		for (uint32_t r = 0; r < s->size; r++)
 			if (same_site(s, s->host_of_rank[r], s->host_of[i]))
-				s->h[i].ranks |= 1ull << r;
+				fpisa_ranks_add(&s->h[i].ranks, r);
 	}
 }
 
-/* Return the leaf of a host by the contract, or n. Hosts without ranks come first, then higher rates, then lower places. */
-static uint32_t right_leaf(const struct site *s, uint32_t host)
+/* Return the number of lower ranks at the site of this rank. */
+static uint32_t place_of(const struct site *s, uint32_t rank)
 {
+	uint32_t n = 0;
+
+	for (uint32_t r = 0; r < rank; r++)
+		n += same_site(s, s->host_of_rank[r], s->host_of_rank[rank]);
+	return n;
+}
+
+/*
+ * Return the leaf of a rank by the contract, or n: without ranks before with ranks, then by rate, then by place. The site's
+ * first aggregator has its first 64 ranks, the second the next 64.
+ */
+static uint32_t right_leaf(const struct site *s, uint32_t rank)
+{
+	uint32_t before = place_of(s, rank) / 64;
+
 	for (int busy = 0; busy < 2; busy++)
 		for (int rate = 3; rate; rate--)
 			for (uint32_t i = 0; i < s->n; i++)
-				if (same_site(s, host, s->host_of[i]) && s->h[i].bits == rate &&
-				    has_ranks(s, s->host_of[i]) == busy)
+				if (same_site(s, s->host_of_rank[rank], s->host_of[i]) && s->h[i].bits == rate &&
+				    s->h[i].colocated == busy && !before--)
 					return i;
 	return s->n;
 }
@@ -64,7 +82,7 @@ static uint32_t right_leaf(const struct site *s, uint32_t host)
 static bool is_leaf_with_ranks(const struct site *s, uint32_t i)
 {
 	for (uint32_t r = 0; r < s->size; r++)
-		if (right_leaf(s, s->host_of_rank[r]) == i)
+		if (s->right[r] == i)
 			return has_ranks(s, s->host_of[i]);
 	return false;
 }
@@ -74,24 +92,19 @@ static uint32_t first_rank(const struct site *s, uint32_t i)
 {
 	uint32_t r = 0;
 
-	while (right_leaf(s, s->host_of_rank[r]) != i)
+	while (s->right[r] != i)
 		r++;
 	return r;
 }
 
-/* Return the number of sites that the ranks below `end` have. */
-static uint32_t sites_of(const struct site *s, uint32_t end)
+/* Return the number of leaves that the ranks need. */
+static uint32_t leaves_of(const struct site *s)
 {
-	uint32_t sites = 0;
+	uint32_t leaves = 0;
 
-	for (uint32_t r = 0; r < end; r++) {
-		uint32_t earlier = 0;
-
-		while (!same_site(s, s->host_of_rank[earlier], s->host_of_rank[r]))
-			earlier++;
-		sites += earlier == r;
-	}
-	return sites;
+	for (uint32_t r = 0; r < s->size; r++)
+		leaves += place_of(s, r) % 64 == 0;
+	return leaves;
 }
 
 /*
@@ -103,7 +116,7 @@ static bool is_worth_it(const struct site *s, uint32_t sites)
 {
 	const double share = 1.0 / sites, ranks = (double)s->size / sites;
 
-	return sites - 1 <= ranks * (1 - share) + (s->size - ranks) * share + 1e-9;
+	return s->size > 64 || sites - 1 <= ranks * (1 - share) + (s->size - ranks) * share + 1e-9;
 }
 
 /*
@@ -119,7 +132,7 @@ static uint32_t right_root(const struct site *s)
 			if (s->h[i].bits == rate && s->rack_of_host[s->host_of[i]] == NOWHERE &&
 			    !has_ranks(s, s->host_of[i]))
 				return i;
-	for (int rate = 3; rate && best == s->n && is_worth_it(s, sites_of(s, s->size)); rate--)
+	for (int rate = 3; rate && best == s->n && is_worth_it(s, leaves_of(s)); rate--)
 		for (uint32_t i = 0; i < s->n; i++)
 			if (s->h[i].bits == rate && is_leaf_with_ranks(s, i) &&
 			    (best == s->n || first_rank(s, i) < first_rank(s, best)))
@@ -129,16 +142,17 @@ static uint32_t right_root(const struct site *s)
 
 static enum leaves_choice right_choice(const struct site *s, uint32_t *without)
 {
-	const uint32_t sites = sites_of(s, s->size);
+	uint32_t leaves = 0;
 
 	for (uint32_t r = 0; r < s->size; r++) {
 		*without = r;
-		if (right_leaf(s, s->host_of_rank[r]) == s->n)
+		if (s->right[r] == s->n)
 			return LEAVES_NO_LEAF;
-		if (sites_of(s, r + 1) == FPISA_MAX_SHARDS)
+		leaves += place_of(s, r) % 64 == 0;
+		if (leaves > LEAVES_MOST)
 			return LEAVES_TOO_MANY;
 	}
-	if (sites == 1 || sites == s->size)
+	if (leaves == 1 || leaves == s->size)
 		return LEAVES_NO_USE;
 	return right_root(s) == s->n ? LEAVES_NO_ROOT : LEAVES_TREE;
 }
@@ -148,23 +162,26 @@ static enum leaves_choice check(struct site *s)
 {
 	struct leaves_tree t;
 	uint32_t lowest = 0, without = 0;
-	const enum leaves_choice right = right_choice(s, &without);
+	enum leaves_choice right;
 
+	for (uint32_t r = 0; r < s->size; r++)
+		s->right[r] = right_leaf(s, r);
+	right = right_choice(s, &without);
 	assert_int_equal(leaves_choose(s->h, s->n, s->size, &t), right);
 	if (right == LEAVES_NO_LEAF)
 		assert_int_equal(t.without, without);
 	if (right != LEAVES_TREE)
 		return right;
-	assert_int_equal(t.n, sites_of(s, s->size) + 1);
+	assert_int_equal(t.n, leaves_of(s) + 1);
 	assert_int_equal(t.host[0], right_root(s));
 	for (uint32_t r = 0; r < s->size; r++) {
 		assert_true(t.leaf[r] && t.leaf[r] < t.n);
-		assert_int_equal(t.host[t.leaf[r]], right_leaf(s, s->host_of_rank[r]));
+		assert_int_equal(t.host[t.leaf[r]], s->right[r]);
 		/* Leaves are ordered by their lowest rank. */
 		assert_true(t.leaf[r] <= lowest + 1);
 		lowest = t.leaf[r] > lowest ? t.leaf[r] : lowest;
 	}
-	for (uint32_t r = s->size; r < FPISA_MAX_WORKERS; r++)
+	for (uint32_t r = s->size; r < FPISA_MAX_RANKS; r++)
 		assert_int_equal(t.leaf[r], 0);
 	return LEAVES_TREE;
 }
@@ -174,8 +191,20 @@ static void fill_racks(struct vectors_rng *rng, struct site *s)
 {
 	const uint32_t racks = vectors_below(rng, 3) ? 1 + vectors_below(rng, 6) : 0;
 
-	for (uint32_t k = 0; k <= MOST_HOSTS; k++)
+	for (uint32_t k = 0; k <= MANY_HOSTS; k++)
 		s->rack_of_host[k] = racks && vectors_below(rng, 4) ? (int)vectors_below(rng, racks) : NOWHERE;
+}
+
+/* Put an aggregator on each host, and one in `rarely` on any host. Put the ranks on the first `hosts` hosts. */
+static void fill_hosts(struct vectors_rng *rng, struct site *s, uint32_t hosts, uint32_t rarely)
+{
+	for (uint32_t k = 0; k < s->n; k++) {
+		s->host_of[k] = vectors_below(rng, rarely) ? k : vectors_below(rng, s->n);
+		s->h[k].bits = 1 + vectors_below(rng, 3);
+	}
+	for (uint32_t r = 0; r < s->size; r++)
+		s->host_of_rank[r] = vectors_below(rng, hosts);
+	fill(s);
 }
 
 static void random_sites(void **state)
@@ -184,25 +213,43 @@ static void random_sites(void **state)
 	uint32_t seen[LEAVES_TOO_MANY + 1] = {0};
 
 	(void)state;
-	for (int i = 0; i < 100000; i++) {
+	for (int i = 0; i < 30000; i++) {
 		struct site s = {.size = 1 + vectors_below(&rng, FPISA_MAX_WORKERS),
 				 .n = 1 + vectors_below(&rng, MOST_HOSTS)};
 		const uint32_t hosts = 1 + vectors_below(&rng, s.n + 1);
 
 		fill_racks(&rng, &s);
-		for (uint32_t k = 0; k < s.n; k++) {
-			/* Most hosts have one aggregator. */
-			s.host_of[k] = vectors_below(&rng, 8) ? k : vectors_below(&rng, s.n);
-			s.h[k].bits = 1 + vectors_below(&rng, 3);
-		}
-		for (uint32_t r = 0; r < s.size; r++)
-			s.host_of_rank[r] = vectors_below(&rng, hosts);
-		fill(&s);
+		fill_hosts(&rng, &s, hosts, 8);
 		seen[check(&s)]++;
 	}
-	assert_true(seen[LEAVES_TREE] > 10000);
-	for (int choice = 0; choice <= LEAVES_TOO_MANY; choice++)
-		assert_true(seen[choice] > 100);
+	assert_true(seen[LEAVES_TREE] > 3000);
+	for (int choice = 0; choice < LEAVES_TOO_MANY; choice++)
+		assert_true(seen[choice] > 30);
+	assert_int_equal(seen[LEAVES_TOO_MANY], 0);
+}
+
+/* Groups with more ranks than a leaf, whose sites may need several leaves, or have too many */
+static void random_many_ranks(void **state)
+{
+	struct vectors_rng rng = {vectors_seed()};
+	uint32_t seen[LEAVES_TOO_MANY + 1] = {0};
+
+	(void)state;
+	for (int i = 0; i < 200; i++) {
+		/* The ranks of every fourth site are on too many hosts, which all have an aggregator. */
+		const bool too_many = i % 4 == 0;
+		struct site s = {.size = too_many ? MANY_RANKS : 65 + vectors_below(&rng, MANY_RANKS - 64),
+				 .n = too_many ? MANY_HOSTS : 2 + vectors_below(&rng, MANY_HOSTS - 1)};
+		const uint32_t hosts = too_many ? MANY_HOSTS - 20 : 1 + vectors_below(&rng, s.n < 8 ? s.n : 8);
+
+		memset(s.rack_of_host, 0xff, sizeof(s.rack_of_host));
+		if (!too_many && vectors_below(&rng, 2))
+			fill_racks(&rng, &s);
+		fill_hosts(&rng, &s, hosts, vectors_below(&rng, 2) ? 10 : 10000);
+		seen[check(&s)]++;
+	}
+	assert_int_equal(seen[LEAVES_NO_USE], 0);
+	assert_true(seen[LEAVES_TREE] && seen[LEAVES_NO_LEAF] && seen[LEAVES_TOO_MANY]);
 }
 
 /* Hosts 0 and 1 have two ranks each, and host 2 has none. */
@@ -214,7 +261,7 @@ static struct site small(void)
 			 .host_of = {0, 1, 2},
 			 .h = {{.bits = 3}, {.bits = 3}, {.bits = 1}}};
 
-	for (int k = 0; k <= MOST_HOSTS; k++)
+	for (int k = 0; k <= MANY_HOSTS; k++)
 		s.rack_of_host[k] = NOWHERE;
 	fill(&s);
 	return s;
@@ -279,6 +326,7 @@ int main(void)
 		cmocka_unit_test(no_tree),
 		cmocka_unit_test(two_racks),
 		cmocka_unit_test(random_sites),
+		cmocka_unit_test(random_many_ranks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,8 +41,8 @@ static struct fpisa_manager_message good(enum fpisa_manager_type type)
 		/* fall through */
 	case FPISA_MANAGER_JOIN:
 		strcpy(m.join.name, "train.1");
-		m.join.size = 64;
-		m.join.rank = 63;
+		m.join.size = 4096;
+		m.join.rank = 4095;
 		break;
 	case FPISA_MANAGER_ASK:
 		m.ask.index = 7;
@@ -57,28 +57,34 @@ static struct fpisa_manager_message good(enum fpisa_manager_type type)
 		m.bind = (struct fpisa_manager_bind){.port = 18100, .taken = 1};
 		break;
 	case FPISA_MANAGER_JOB:
-		m.job = (struct fpisa_manager_job){.job = 63, .token = 1, .spec = whole_spec};
+		m.job = (struct fpisa_manager_job){
+			.job = 63, .token = 1, .spec = whole_spec, .leaf = 3, .rank = {0, 7, 4095}};
 		break;
 	case FPISA_MANAGER_JOINED:
 		m.members.group = 7;
 		m.members.secret = 8;
-		/* fall through */
+		break;
 	case FPISA_MANAGER_PENDING:
-		m.members.ranks = 1;
+		m.members.ranks[0] = 1;
 		break;
 	case FPISA_MANAGER_GONE:
-		m.members.ranks = 1;
+		m.members.first = 3072;
+		m.members.ranks[15] = 1;
 		m.members.cause = FPISA_MANAGER_BROKE;
 		break;
 	case FPISA_MANAGER_LEFT:
-		m.leave.rank = 63;
-		/* fall through */
+		m.left.calls = ~0ull;
+		m.left.first = 3072;
+		m.left.ranks[15] = 1;
+		break;
 	case FPISA_MANAGER_LEAVE:
 		m.leave.calls = ~0ull;
 		break;
 	case FPISA_MANAGER_REFUSED:
 		m.refusal.reason = FPISA_MANAGER_R_datapath;
 		m.refusal.index = FPISA_MANAGER_NO_JOB;
+		m.refusal.first = 4032;
+		m.refusal.ranks = 1;
 		strcpy(m.refusal.text, "no");
 		break;
 	case FPISA_MANAGER_FAILED:
@@ -222,7 +228,6 @@ static void bounds(void **state)
 	WRONG(JOIN, join.zero, 1);
 	WRONG(JOB, job.others[0], 1);
 	WRONG(JOB, job.others[15], 64);
-	WRONG(JOB, job.zero, 1);
 	WRONG(REGISTER, reg.port, 0);
 	WRONG(REGISTER, reg.slots, 0);
 	WRONG(REGISTER, reg.zero, 1);
@@ -266,9 +271,9 @@ static void bounds(void **state)
 	WRONG(DROP, of.group, 0);
 	WRONG(JOIN, number, 1);
 	WRONG(JOIN, join.size, 0);
-	WRONG(JOIN, join.size, 65);
-	WRONG(JOIN, join.size, 63);
-	WRONG(JOIN, join.rank, 64);
+	WRONG(JOIN, join.size, 4097);
+	WRONG(JOIN, join.size, 4095);
+	WRONG(JOIN, join.rank, 4096);
 	WRONG(JOIN, join.group, 1);
 	WRONG(JOIN, join.secret, 1);
 	WRONG(RETURN, join.group, 0);
@@ -296,15 +301,27 @@ static void bounds(void **state)
 	WRONG(JOB, job.token, 0);
 	WRONG(JOB, job.spec.window, 0);
 	WRONG(JOB, job.spec.rounding, 0);
-	WRONG(PENDING, members.ranks, 0);
+	WRONG(JOB, job.leaf, 65);
+	WRONG(JOB, job.leaf, 2); /* a rank follows */
+	WRONG(JOB, job.leaf, 4);
+	WRONG(JOB, job.rank[1], 0); /* the ranks do not ascend */
+	WRONG(JOB, job.rank[2], 4096);
 	WRONG(PENDING, members.group, 1);
-	WRONG(GONE, members.cause, 0);
+	WRONG(PENDING, members.cause, 1);
+	WRONG(PENDING, members.first, 64);
+	WRONG(PENDING, members.first, 4096);
+	WRONG(JOINED, members.first, 1024);
+	WRONG(JOINED, members.ranks[15], 1);
 	WRONG(GONE, members.cause, 6);
-	WRONG(LEAVE, leave.rank, 1);
-	WRONG(LEFT, leave.rank, 64);
+	WRONG(LEAVE, body[8], 1);
+	WRONG(LEFT, left.first, 64);
+	WRONG(LEFT, left.first, 4096);
+	WRONG(LEFT, left.zero, 1);
 	WRONG(REFUSED, refusal.reason, 0);
 	WRONG(REFUSED, refusal.reason, FPISA_MANAGER_R_END);
 	WRONG(REFUSED, refusal.index, 8);
+	WRONG(REFUSED, refusal.first, 1);
+	WRONG(REFUSED, refusal.first, 4096);
 	WRONG(REFUSED, refusal.text[0], 0);
 	WRONG(REFUSED, refusal.text[1], '\n');
 	WRONG(REFUSED, refusal.text[1], '\x1b');

@@ -326,7 +326,7 @@ static void begin(struct waiter *w, struct fpisa *f, int (*what)(struct waiter *
 
 static void fail_now(struct fpisa *f)
 {
-	assert_int_equal(fpisa_handle_fail(f, FAILURE, 1 << 1, "rank 1 is dead"), 0);
+	assert_int_equal(fpisa_handle_fail(f, FAILURE, &(struct fpisa_ranks){{1 << 1}}, "rank 1 is dead"), 0);
 }
 
 /* Wait until `n` threads are inside a waiting function of the handle. */

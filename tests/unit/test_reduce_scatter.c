@@ -68,11 +68,15 @@ static void keepers_of_chunks(void **state)
 		struct fpisa_request r = {.f = &f, .parts = &parts};
 		const uint32_t ranks = 1 + (uint32_t)(test_random(&seed) % FPISA_MAX_WORKERS);
 		const uint64_t all = ~0ull >> (64 - ranks), some = test_random(&seed) & all;
+		uint64_t here;
 
 		r.count = draw_ends(parts.end, ranks);
-		f.ranks_here = i % 2 ? some ? some : 1 : 0;
-		f.hello.workers = (uint16_t)__builtin_popcountll(f.ranks_here ? f.ranks_here : all);
-		check_keepers(&r, f.ranks_here ? f.ranks_here : all);
+		here = i % 2 ? some ? some : 1 : all;
+		f.leaf = (struct fpisa_leaf_ranks){.size = i % 2 ? 64 : 0};
+		for (uint64_t left = here; left; left &= left - 1)
+			f.leaf.rank[f.leaf.n++] = (uint16_t)__builtin_ctzll(left);
+		f.hello.workers = (uint16_t)__builtin_popcountll(here);
+		check_keepers(&r, here);
 		r.parts = NULL;
 		if (r.count)
 			assert_int_equal(fpisa_request_keepers(&r, 0), 0);

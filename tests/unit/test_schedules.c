@@ -154,7 +154,8 @@ static void disturb(struct world *w, uint64_t *random)
 		return;
 	usleep(test_random(random) % 3000);
 	for (uint32_t i = 0; i < w->ranks; i++)
-		assert_int_equal(fpisa_handle_fail(w->rank[i].f, FAILURE, 2, "rank 1 is dead"), 0);
+		assert_int_equal(fpisa_handle_fail(w->rank[i].f, FAILURE, &(struct fpisa_ranks){{2}}, "rank 1 is dead"),
+				 0);
 }
 
 static void check(const struct world *w)

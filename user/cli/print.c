@@ -27,23 +27,38 @@ const char *endpoint_text(struct fpisa_address a, __be16 port, char buf[ENDPOINT
 	return fpisa_endpoint_text(&a, ntohs(port), buf);
 }
 
-const char *ranks_text(uint64_t ranks, char buf[RANKS_LEN])
+/* Return the last rank of the run that begins with `rank`. */
+static __u32 last_of_run(const struct fpisa_ranks *s, __u32 rank)
 {
-	int n = 0;
+	while (rank + 1 < FPISA_MAX_RANKS && fpisa_ranks_has(s, rank + 1))
+		rank++;
+	return rank;
+}
 
-	if (!ranks)
+const char *group_ranks_text(const struct fpisa_ranks *s, char buf[RANKS_LEN])
+{
+	size_t n = 0;
+
+	if (!fpisa_ranks_any(s))
 		return "-";
-	for (int i = 0, last; i < 64; i = last + 1) {
-		last = i;
-		if (!(ranks >> i & 1))
-			continue;
-		while (last < 63 && ranks >> (last + 1) & 1)
-			last++;
-		n += snprintf(buf + n, RANKS_LEN - n, "%s%d", n ? "," : "", i);
-		if (last > i)
-			n += snprintf(buf + n, RANKS_LEN - n, "%c%d", last > i + 1 ? '-' : ',', last);
+	for (__u32 last, r = fpisa_ranks_next(s, 0); r < FPISA_MAX_RANKS; r = fpisa_ranks_next(s, last + 1)) {
+		last = last_of_run(s, r);
+		if (n + sizeof(",4094-4095,...") > RANKS_LEN) {
+			snprintf(buf + n, RANKS_LEN - n, ",...");
+			break;
+		}
+		n += (size_t)snprintf(buf + n, RANKS_LEN - n, "%s%u", n ? "," : "", r);
+		if (last > r)
+			n += (size_t)snprintf(buf + n, RANKS_LEN - n, "%c%u", last > r + 1 ? '-' : ',', last);
 	}
 	return buf;
+}
+
+const char *ranks_text(uint64_t ranks, char buf[RANKS_LEN])
+{
+	const struct fpisa_ranks s = fpisa_ranks_word(0, ranks);
+
+	return group_ranks_text(&s, buf);
 }
 
 const char *cpus_text(const __u32 *cpu, __u32 n, char buf[CPUS_LEN])
@@ -184,12 +199,18 @@ struct json_object *json_decimal(const char *text)
 	return o;
 }
 
-struct json_object *ranks_json(uint64_t ranks)
+struct json_object *group_ranks_json(const struct fpisa_ranks *s)
 {
 	struct json_object *a = json_object_new_array();
 
-	for (int i = 0; i < 64; i++)
-		if (ranks >> i & 1)
-			json_object_array_add(a, json_object_new_int(i));
+	FPISA_EACH_RANK(r, s)
+		json_object_array_add(a, json_object_new_int((int)r));
 	return a;
+}
+
+struct json_object *ranks_json(uint64_t ranks)
+{
+	const struct fpisa_ranks s = fpisa_ranks_word(0, ranks);
+
+	return group_ranks_json(&s);
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <linux/types.h>
 
+#include "fpisa/ranks.h"
 #include "lib/base/address.h"
 
 #define ADDRESS_LEN FPISA_ADDRESS_LEN
@@ -20,8 +21,12 @@ const char *address_text(struct fpisa_address a, char buf[ADDRESS_LEN]);
 /* Write "10.0.0.1:18000" or "[2001:db8::1]:18000". The port is in network order. */
 const char *endpoint_text(struct fpisa_address a, __be16 port, char buf[ENDPOINT_LEN]);
 
-/* Write "0,2-5" for a bitmap of ranks. Return "-" if it is empty. */
+/*
+ * Write "0,2-5" for a bitmap of a job's ranks, or for ranks of a group. The text of a group's ranks ends with "..." if it
+ * is too long. Return "-" if there are none.
+ */
 const char *ranks_text(uint64_t ranks, char buf[RANKS_LEN]);
+const char *group_ranks_text(const struct fpisa_ranks *s, char buf[RANKS_LEN]);
 
 /* Write "0,1". */
 const char *cpus_text(const __u32 *cpu, __u32 n, char buf[CPUS_LEN]);
@@ -69,7 +74,8 @@ void json_add_double(struct json_object *o, const char *key, double x);
  */
 struct json_object *json_decimal(const char *text);
 
-/* Return a JSON array of the ranks in a bitmap. */
+/* Return a JSON array of the ranks in a bitmap, or of ranks of a group. */
 struct json_object *ranks_json(uint64_t ranks);
+struct json_object *group_ranks_json(const struct fpisa_ranks *s);
 
 #endif

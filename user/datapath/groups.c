@@ -14,13 +14,21 @@
 
 #define COUNTS (sizeof(struct manager_counts) / sizeof(__u64))
 
+/* 64 ranks of a group */
+struct block {
+	struct group_rank rank[64];
+};
+
 static const struct {
 	const char *name;
 	__u32 bytes, entries;
+	enum bpf_map_type type;
 } maps[] = {
-	{"fpisa_groups", sizeof(struct group_record), GROUPS},
-	{"fpisa_manager", sizeof(__u64), GROUPS + 1 + COUNTS},
-	{"fpisa_aggs", sizeof(struct aggregator_record), AGGREGATORS},
+	{"fpisa_groups", offsetof(struct group_record, rank), GROUPS, BPF_MAP_TYPE_ARRAY},
+	{"fpisa_manager", sizeof(__u64), GROUPS + 1 + COUNTS, BPF_MAP_TYPE_ARRAY},
+	{"fpisa_aggs", sizeof(struct aggregator_record), AGGREGATORS, BPF_MAP_TYPE_ARRAY},
+	/* Few groups need all of their blocks, so the map has memory only for blocks in use. */
+	{"fpisa_ranks", sizeof(struct block), GROUPS *GROUP_BLOCKS, BPF_MAP_TYPE_HASH},
 };
 
 #define MAPS (int)(sizeof(maps) / sizeof(maps[0]))
@@ -45,8 +53,8 @@ static int check_size(const struct datapath *dp, int fd, int i)
 
 static int make_map(struct datapath *dp, int i)
 {
-	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, maps[i].name, sizeof(__u32), maps[i].bytes, maps[i].entries, NULL),
-	    err;
+	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = maps[i].type == BPF_MAP_TYPE_HASH ? BPF_F_NO_PREALLOC : 0);
+	int fd = bpf_map_create(maps[i].type, maps[i].name, sizeof(__u32), maps[i].bytes, maps[i].entries, &opts), err;
 
 	if (fd < 0)
 		return fail(-errno, "run as root", "%s: cannot create the map", maps[i].name);
@@ -79,14 +87,15 @@ int datapath_groups_open(struct datapath *dp, bool make, struct datapath_groups 
 {
 	int err = make ? datapath_lock(dp) : 0;
 
-	*g = (struct datapath_groups){.groups_fd = -1, .words_fd = -1, .aggregators_fd = -1};
+	*g = (struct datapath_groups){.groups_fd = -1, .words_fd = -1, .aggregators_fd = -1, .ranks_fd = -1};
 	if (err)
 		return err;
 	log_start();
 	g->groups_fd = open_map(dp, make, 0, &g->made);
 	g->words_fd = g->groups_fd < 0 ? g->groups_fd : open_map(dp, make, 1, &g->made);
 	g->aggregators_fd = g->words_fd < 0 ? g->words_fd : open_map(dp, make, 2, &g->made);
-	err = g->aggregators_fd < 0 ? g->aggregators_fd : 0;
+	g->ranks_fd = g->aggregators_fd < 0 ? g->aggregators_fd : open_map(dp, make, 3, &g->made);
+	err = g->ranks_fd < 0 ? g->ranks_fd : 0;
 	if (make)
 		datapath_unlock(dp);
 	if (err)
@@ -102,7 +111,9 @@ void datapath_groups_close(struct datapath_groups *g)
 		close(g->words_fd);
 	if (g->aggregators_fd >= 0)
 		close(g->aggregators_fd);
-	g->groups_fd = g->words_fd = g->aggregators_fd = -1;
+	if (g->ranks_fd >= 0)
+		close(g->ranks_fd);
+	g->groups_fd = g->words_fd = g->aggregators_fd = g->ranks_fd = -1;
 }
 
 void datapath_groups_unmake(struct datapath *dp, const struct datapath_groups *g)
@@ -118,8 +129,8 @@ static int get(int fd, __u32 place, void *value)
 {
 	if (bpf_map_lookup_elem(fd, &place, value))
 		return fail(-errno, NULL,
-			    "cannot read record %u of the manager (maps fpisa_groups, fpisa_manager and "
-			    "fpisa_aggs)",
+			    "cannot read record %u of the manager (maps fpisa_groups, fpisa_manager, "
+			    "fpisa_aggs and fpisa_ranks)",
 			    place);
 	return 0;
 }
@@ -128,20 +139,43 @@ static int put(int fd, __u32 place, const void *value)
 {
 	if (bpf_map_update_elem(fd, &place, value, BPF_ANY))
 		return fail(-errno, "run as the owner of the pins",
-			    "cannot write record %u of the manager (maps fpisa_groups, fpisa_manager and "
-			    "fpisa_aggs)",
+			    "cannot write record %u of the manager (maps fpisa_groups, fpisa_manager, "
+			    "fpisa_aggs and fpisa_ranks)",
 			    place);
 	return 0;
 }
 
-int datapath_group_get(const struct datapath_groups *g, __u32 place, struct group_record *r)
+static __u32 blocks_of(const struct group_record *r)
 {
-	return get(g->groups_fd, place, r);
+	return r->id && r->size <= FPISA_MAX_RANKS ? (r->size + 63) / 64 : 0;
 }
 
+int datapath_group_get(const struct datapath_groups *g, __u32 place, struct group_record *r)
+{
+	int err = get(g->groups_fd, place, r);
+
+	for (__u32 i = 0; !err && i < blocks_of(r); i++) {
+		__u32 key = place * GROUP_BLOCKS + i;
+
+		/* The group has ended since its record was read. */
+		if (bpf_map_lookup_elem(g->ranks_fd, &key, &r->rank[64 * i]))
+			r->id = 0;
+	}
+	return err;
+}
+
+/* Write the ranks before the record, so that a record always has its ranks. */
 int datapath_group_put(const struct datapath_groups *g, __u32 place, const struct group_record *r)
 {
-	return put(g->groups_fd, place, r);
+	__u32 key = place * GROUP_BLOCKS, end = key + blocks_of(r), all = key + GROUP_BLOCKS;
+	int err = 0;
+
+	for (; !err && key < end; key++)
+		err = put(g->ranks_fd, key, &r->rank[64 * (key % GROUP_BLOCKS)]);
+	err = err ?: put(g->groups_fd, place, r);
+	while (!err && key < all && !bpf_map_delete_elem(g->ranks_fd, &key))
+		key++;
+	return err;
 }
 
 int datapath_aggregator_get(const struct datapath_groups *g, __u32 place, struct aggregator_record *r)

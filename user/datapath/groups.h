@@ -3,7 +3,8 @@
  * Records of the manager's groups, in separate maps that only user space uses. The records exist as long as the
  * datapath, so that a restarted manager finds the jobs of its predecessor.
  *
- *	fpisa_groups	a record for each group
+ *	fpisa_groups	a record for each group, without its ranks
+ *	fpisa_ranks	64 ranks of a group; the key is place of the group * GROUP_BLOCKS + rank / 64
  *	fpisa_aggs	a record for each aggregator that has registered
  *	fpisa_manager	words: for each place the id of the group that `fpisa group kill` ends; then the manager's
  *			process, and struct manager_counts
@@ -18,6 +19,8 @@
 #define GROUPS 64 /* maximum number of groups at the same time */
 /* maximum number of registered aggregators; an aggregator that is gone keeps its place until another needs the place */
 #define AGGREGATORS 64
+#define GROUP_AGGREGATORS (1 + FPISA_MAX_WORKERS) /* of one group: the root and the leaves of a tree */
+#define GROUP_BLOCKS (FPISA_MAX_RANKS / 64)
 
 struct group_job {
 	__u32 state;  /* enum fpisa_group_job: NONE, MAKING or MADE */
@@ -27,10 +30,21 @@ struct group_job {
 	__u64 token; /* token, which identifies the job before it has a number */
 	__u64 token_high;
 	struct fpisa_manager_spec asked, made;
-	__u8 at[FPISA_MAX_SHARDS];     /* numbers of the job at the group's aggregators */
-	__u16 port[FPISA_MAX_WORKERS]; /* UDP port of each rank */
+	__u8 at[GROUP_AGGREGATORS]; /* numbers of the job at the group's aggregators */
 	/* If `number` is the root of a tree: number of the leaf beside it on this datapath, from 1; 0: there is none */
 	__u64 beside;
+};
+
+struct group_rank {
+	struct fpisa_address address;
+	__u64 calls;			/* number of calls that the rank completed before it left */
+	__u16 port[FPISA_MANAGER_JOBS]; /* UDP port in each job of the group */
+	/*
+	 * Index of the aggregator that is the rank's leaf, or 0 if the group does not have a tree. In a tree,
+	 * aggregator 0 is the root, and the others are leaves.
+	 */
+	__u32 leaf;
+	__u32 zero;
 };
 
 struct group_record {
@@ -38,26 +52,20 @@ struct group_record {
 	__u64 secret; /* secret by which a returning rank proves that it was in the group */
 	/* time of completion in seconds since 1970, or while ranks are joining the time of the first rank */
 	__u64 since;
-	__u64 joined; /* bitmap of ranks that have joined; a restarted manager does not restore an incomplete group */
-	__u64 left, gone; /* bitmaps of ranks that have left, and of dead ranks */
-	__u32 cause;	  /* enum fpisa_manager_cause of the last dead rank */
+	struct fpisa_ranks joined;     /* a restarted manager does not restore an incomplete group */
+	struct fpisa_ranks left, gone; /* ranks that have left, and dead ranks */
+	__u32 cause;		       /* enum fpisa_manager_cause of the last dead rank */
 	__u32 size;
 	struct fpisa_address local; /* address of this datapath for rank 0 and all ranks of its family */
 	struct fpisa_address other; /* address of this datapath for the ranks of the other family; ::: none */
 	__u32 elsewhere;	    /* nonzero: the jobs of the group are not on this datapath */
 	__u32 aggregators;	    /* number of aggregators; 0: ranks are still joining */
-	struct fpisa_manager_aggregator aggregator[FPISA_MAX_SHARDS];
-	/*
-	 * Of each rank: index of the aggregator that is its leaf, or 0 if the group does not have a tree. In a tree,
-	 * aggregator 0 is the root, and the others are leaves.
-	 */
-	__u8 leaf[FPISA_MAX_WORKERS];
-	char rack[FPISA_MAX_SHARDS][FPISA_PSK_NAME]; /* name of each aggregator's rack; "": not in a rack */
+	struct fpisa_manager_aggregator aggregator[GROUP_AGGREGATORS];
+	char rack[GROUP_AGGREGATORS][FPISA_PSK_NAME]; /* name of each aggregator's rack; "": not in a rack */
 	char name[FPISA_MANAGER_NAME];
 	char owner[FPISA_PSK_NAME]; /* name of the group's key; "" without a key */
-	struct fpisa_address address[FPISA_MAX_WORKERS];
-	__u64 calls[FPISA_MAX_WORKERS]; /* numbers of calls that ranks completed before they left */
 	struct group_job job[FPISA_MANAGER_JOBS];
+	struct group_rank rank[FPISA_MAX_RANKS]; /* must be the last member; `size` elements are used */
 };
 
 struct aggregator_record {
@@ -80,9 +88,28 @@ struct manager_counts {
 	__u64 refused[FPISA_MANAGER_R_END];
 };
 
+/* Return the number of bytes of the record that are used. */
+static inline size_t group_record_bytes(const struct group_record *r)
+{
+	return offsetof(struct group_record, rank) + r->size * sizeof(r->rank[0]);
+}
+
 static inline bool group_gathers(const struct group_record *r)
 {
-	return r->joined != fpisa_manager_all(r->size);
+	const struct fpisa_ranks all = fpisa_ranks_all(r->size);
+
+	return !fpisa_ranks_same(&r->joined, &all);
+}
+
+/* Return whether some ranks have left or died. */
+static inline bool group_ends(const struct group_record *r)
+{
+	return fpisa_ranks_any(&r->left) || fpisa_ranks_any(&r->gone);
+}
+
+static inline bool group_has_tree(const struct group_record *r)
+{
+	return r->rank[0].leaf != 0;
 }
 
 /* Return whether the group has ranks of both families. */
@@ -94,22 +121,22 @@ static inline bool group_is_mixed(const struct group_record *r)
 /* Return the address of this datapath for a rank. */
 static inline struct fpisa_address group_local(const struct group_record *r, __u32 rank)
 {
-	return fpisa_is_ipv4(&r->address[rank]) == fpisa_is_ipv4(&r->local) ? r->local : r->other;
+	return fpisa_is_ipv4(&r->rank[rank].address) == fpisa_is_ipv4(&r->local) ? r->local : r->other;
 }
 
 /* Return the ranks of leaf `i` of a group's tree. */
-static inline __u64 group_leaf_ranks(const struct group_record *r, __u32 i)
+static inline struct fpisa_ranks group_leaf_ranks(const struct group_record *r, __u32 i)
 {
-	__u64 ranks = 0;
+	struct fpisa_ranks ranks = FPISA_NO_RANKS;
 
 	for (__u32 k = 0; k < r->size; k++)
-		if (r->leaf[k] == i)
-			ranks |= 1ull << k;
+		if (r->rank[k].leaf == i)
+			fpisa_ranks_add(&ranks, k);
 	return ranks;
 }
 
 struct datapath_groups {
-	int groups_fd, words_fd, aggregators_fd;
+	int groups_fd, words_fd, aggregators_fd, ranks_fd;
 	bool made; /* the maps did not exist before they were opened */
 };
 

@@ -217,8 +217,8 @@ int fpisa_hold_bind(struct fpisa *f, const struct fpisa_aggregator *a, uint16_t 
 	return rc;
 }
 
-void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_key *token, uint64_t here,
-		     uint64_t elsewhere)
+void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_key *token,
+		     const struct fpisa_leaf_ranks *leaf)
 {
 	int rc;
 
@@ -228,8 +228,7 @@ void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_ke
 		FPISA_EACH_SHARD(s, f)
 			s->job = job[s->index];
 		f->token = *token;
-		f->ranks_here = here;
-		f->ranks_elsewhere = elsewhere;
+		f->leaf = *leaf;
 		rc = fpisa_join_begin(f);
 		if (rc) {
 			fpisa_poison(f, rc);
@@ -281,7 +280,7 @@ static int finish_connect(struct fpisa **f, uint64_t spent_ns)
 		fpisa_leave(*f);
 	}
 	if (rc) {
-		fpisa_missing_at_join = fpisa_missing(*f);
+		fpisa_missing_at_join = (*f)->missing;
 		fpisa_close(*f);
 		*f = NULL;
 	}
@@ -293,7 +292,7 @@ int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const str
 	uint64_t spent_ns = 0;
 	int rc;
 
-	fpisa_missing_at_join = 0;
+	fpisa_missing_at_join = FPISA_NO_RANKS;
 	rc = open_handle(f, address, job, options, &spent_ns);
 	return rc ? rc : finish_connect(f, spent_ns);
 }
@@ -302,7 +301,7 @@ int fpisa_mem_connect(struct fpisa **f, struct fpisa_mem *m, uint32_t rank, cons
 {
 	int rc;
 
-	fpisa_missing_at_join = 0;
+	fpisa_missing_at_join = FPISA_NO_RANKS;
 	rc = fpisa_mem_open_handle(f, m, rank, options, NULL);
 	return rc ? rc : finish_connect(f, 0);
 }
@@ -352,11 +351,11 @@ uint64_t fpisa_missing(const struct fpisa *handle)
 	int locked;
 
 	if (!f)
-		return fpisa_missing_at_join;
+		return fpisa_missing_at_join.word[0];
 	if (f->inherited)
 		return 0;
 	locked = fpisa_look(f);
-	missing = f->missing;
+	missing = f->missing.word[0];
 	fpisa_look_away(f, locked);
 	return missing;
 }
@@ -418,7 +417,7 @@ static int end_shared(struct fpisa *f)
 		return -EBUSY;
 	snprintf(message, sizeof(message),
 		 "%s: job %u: the handle was closed before the call ended; wait for the call first", f->peer, f->job);
-	fpisa_handle_fail(f, -ECANCELED, 0, message);
+	fpisa_handle_fail(f, -ECANCELED, &FPISA_NO_RANKS, message);
 	fpisa_lock(&s->lock);
 	while (s->callers)
 		fpisa_lock_wait(&s->lock, &s->changed);

@@ -100,9 +100,9 @@ static int prepare(struct fpisa_group *g, const char *host, const char *name, ui
 		return fpisa_fail(-EINVAL,
 				  "'%s' is not a group name; use 1 to %d of the characters A-Z a-z 0-9 . _ : @ + -",
 				  name, FPISA_MANAGER_NAME - 1);
-	if (!size || size > FPISA_MAX_WORKERS || rank >= size)
+	if (!size || size > FPISA_MAX_RANKS || rank >= size)
 		return fpisa_fail(-EINVAL, "rank is %u and size %u; size must be in 1..%d and rank below it", rank,
-				  size, FPISA_MAX_WORKERS);
+				  size, FPISA_MAX_RANKS);
 	l->join.rank = rank;
 	l->join.size = size;
 	snprintf(l->peer, sizeof(l->peer), "%.*s: group %s", FPISA_ENDPOINT_LEN - 1, host, l->join.name);
@@ -117,7 +117,7 @@ int fpisa_group_join(struct fpisa_group **out, const char *host, const char *nam
 	struct fpisa_group *g;
 	int rc = fpisa_given(out, "the pointer for the group");
 
-	fpisa_missing_at_join = 0;
+	fpisa_missing_at_join = FPISA_NO_RANKS;
 	if (rc)
 		return rc;
 	*out = NULL;

@@ -6,6 +6,7 @@
 #include "api.h"
 #include "fpisa/format.h"
 #include "fpisa/slot.h"
+#include "fpisa/tree.h"
 #include "group.h"
 
 #define BARRIER_TAG 0x7265697272616270ull
@@ -43,10 +44,14 @@ static uint64_t operand_of(const struct fpisa_call *c)
  */
 static void barrier_failed(struct fpisa_link *l, uint64_t number, int error, struct fpisa *f)
 {
+	struct fpisa_standing s = {.failed = FPISA_NO_RANKS};
+
+	if (f)
+		fpisa_handle_standing(f, &s);
 	if (!l->failed_barrier)
 		l->failed_barrier = number;
 	if (f || error == -EREMOTEIO)
-		fpisa_link_barrier_failed(l, error, f ? fpisa_missing(f) : 0, fpisa_error());
+		fpisa_link_barrier_failed(l, error, &s.failed, fpisa_error());
 }
 
 /*
@@ -95,6 +100,10 @@ static int start(struct fpisa_group *g, struct fpisa_call *c, struct fpisa_parts
 
 	if (!c->type || c->type >= FPISA_FORMAT_END)
 		return fpisa_fail(-EINVAL, "%s: type is %u; it must be an enum fpisa_dtype", g->link.peer, c->type);
+	if (c->op == FPISA_AVG && g->link.join.size > FPISA_MOST_AVERAGED)
+		return fpisa_fail(-EINVAL,
+				  "%s: an average needs a group of up to %d ranks, and this has %u; sum, then divide",
+				  g->link.peer, FPISA_MOST_AVERAGED, g->link.join.size);
 	if (to_wait)
 		rc = fpisa_group_refuse_inside(g);
 	if (rc)
@@ -275,18 +284,42 @@ int fpisa_group_ended(struct fpisa_group *g)
 	return rc ? rc : fpisa_link_error(&g->link);
 }
 
-uint64_t fpisa_group_missing(struct fpisa_group *g)
+/* Return the ranks that the group's last error names. */
+static struct fpisa_ranks missing_of(struct fpisa_group *g)
 {
-	uint64_t missing;
+	struct fpisa_ranks missing = FPISA_NO_RANKS;
+	struct fpisa_standing s;
 
 	if (!g)
 		return fpisa_missing_at_join;
 	if (g->link.inherited)
-		return 0;
+		return missing;
 	pthread_mutex_lock(&g->link.lock);
 	missing = g->link.missing;
-	for (int k = 0; !missing && k < FPISA_MANAGER_JOBS; k++)
-		missing = g->link.job[k].handle ? fpisa_missing(g->link.job[k].handle) : 0;
+	for (int k = 0; !fpisa_ranks_any(&missing) && k < FPISA_MANAGER_JOBS; k++) {
+		if (!g->link.job[k].handle)
+			continue;
+		fpisa_handle_standing(g->link.job[k].handle, &s);
+		missing = s.failed;
+	}
 	pthread_mutex_unlock(&g->link.lock);
 	return missing;
+}
+
+uint64_t fpisa_group_missing(struct fpisa_group *g)
+{
+	return missing_of(g).word[0];
+}
+
+uint32_t fpisa_group_missing_ranks(struct fpisa_group *g, uint32_t *ranks, uint32_t room)
+{
+	const struct fpisa_ranks missing = missing_of(g);
+	uint32_t n = 0;
+
+	FPISA_EACH_RANK(r, &missing) {
+		if (ranks && n < room)
+			ranks[n] = r;
+		n++;
+	}
+	return n;
 }

@@ -214,7 +214,7 @@ void fpisa_look_away(struct fpisa *f, int locked)
 		fpisa_unlock(&f->shared.lock);
 }
 
-int fpisa_handle_fail(struct fpisa *f, int error, uint64_t missing, const char *message)
+int fpisa_handle_fail(struct fpisa *f, int error, const struct fpisa_ranks *missing, const char *message)
 {
 	struct fpisa_shared *s = &f->shared;
 
@@ -224,7 +224,7 @@ int fpisa_handle_fail(struct fpisa *f, int error, uint64_t missing, const char *
 		return busy(f);
 	fpisa_lock(&s->lock);
 	fpisa_end_generation(f, error, message);
-	f->missing = missing;
+	f->missing = *missing;
 	if (s->join)
 		s->join = FPISA_JOIN_FAILED;
 	fpisa_shared_wake(s);
@@ -247,6 +247,7 @@ void fpisa_handle_standing(struct fpisa *f, struct fpisa_standing *s)
 	*s = (struct fpisa_standing){
 		.error = f->error, .first_unfinished = f->unfinished, .unfinished_barrier = f->unfinished_barrier};
 	snprintf(s->message, sizeof(s->message), "%s", f->message);
+	s->failed = f->missing;
 	TAILQ_FOREACH(r, &f->requests, link) {
 		s->first_unfinished = least(s->first_unfinished, r->left ? r->number : 0);
 		s->unfinished_barrier = least(s->unfinished_barrier, r->left && r->barrier ? r->number : 0);
@@ -279,7 +280,7 @@ struct fpisa_window_slot *fpisa_oldest_slot(struct fpisa *f, struct fpisa_shard 
 	return first;
 }
 
-uint64_t fpisa_not_joined(const struct fpisa *f)
+struct fpisa_ranks fpisa_not_joined(const struct fpisa *f)
 {
 	uint64_t ranks = 0;
 

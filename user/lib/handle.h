@@ -59,6 +59,12 @@ struct fpisa_shard {
 	int fds;
 };
 
+/* In the tree of a group: size of the group, and its ranks that are the job's ranks, in this order. size 0: no tree */
+struct fpisa_leaf_ranks {
+	uint32_t size, n;
+	uint16_t rank[FPISA_MAX_WORKERS];
+};
+
 struct fpisa {
 	struct fpisa_fork_hook fork; /* must be the first member */
 	struct fpisa_shard *shard;   /* array of layout.shards elements */
@@ -68,8 +74,7 @@ struct fpisa {
 	uint32_t job;			    /* number of the job at the first aggregator */
 	struct fpisa_key token;		    /* token of the job; 0: the job has no token */
 	struct fpisa_nh_key nh;
-	/* in the tree of a group: the group's ranks that are the job's ranks, in this order, and those of other leaves */
-	uint64_t ranks_here, ranks_elsewhere;
+	struct fpisa_leaf_ranks leaf;
 	uint64_t timeout_ns;
 	struct fpisa_clock clock; /* the clock of deadlines */
 	/*
@@ -112,8 +117,8 @@ struct fpisa {
 	uint64_t unfinished_barrier; /* lowest number of an unfinished barrier; 0: none */
 	int error;		     /* the handle's error until it rejoins */
 	char message[FPISA_MESSAGE_SIZE];
-	uint64_t missing;	 /* return value of fpisa_missing() */
-	struct fpisa_info count; /* counters of the handle; the other members are not used */
+	struct fpisa_ranks missing; /* ranks that fpisa_missing() returns, which are ranks of the group */
+	struct fpisa_info count;    /* counters of the handle; the other members are not used */
 
 	/* These members are atomic, because other threads read them without the lock of the handle. */
 	uint64_t heard_ns;   /* time of the last frame from the aggregator; 0: never */
@@ -155,24 +160,32 @@ static inline int fpisa_has_result(const struct fpisa *f, uint64_t chunk)
  */
 struct fpisa_window_slot *fpisa_oldest_slot(struct fpisa *f, struct fpisa_shard **s);
 
-uint64_t fpisa_not_joined(const struct fpisa *f); /* return the ranks that an aggregator reports as not joined */
+/* return the ranks that an aggregator reports as not joined */
+struct fpisa_ranks fpisa_not_joined(const struct fpisa *f);
 
 /* Return the ranks of the handle's group that are these ranks of its job. */
-static inline uint64_t fpisa_ranks_of(const struct fpisa *f, uint64_t ranks)
+static inline struct fpisa_ranks fpisa_ranks_of(const struct fpisa *f, uint64_t ranks)
 {
-	uint64_t left = f->ranks_here, of = 0;
+	struct fpisa_ranks of = FPISA_NO_RANKS;
 
-	if (!left)
-		return ranks;
-	for (; left; left &= left - 1, ranks >>= 1)
-		of |= ranks & 1 ? left & -left : 0;
+	if (!f->leaf.size)
+		return fpisa_ranks_word(0, ranks);
+	for (uint32_t i = 0; i < f->leaf.n; i++)
+		if (ranks >> i & 1)
+			fpisa_ranks_add(&of, f->leaf.rank[i]);
 	return of;
 }
 
-/* Return the ranks of the handle's group in a result that has these ranks of its job. */
-static inline uint64_t fpisa_result_ranks(const struct fpisa *f, uint64_t ranks)
+/* Store, in `to`, the ranks of the handle's group in a result that has these ranks of its job: a bit for each rank. */
+static inline void fpisa_result_ranks(const struct fpisa *f, uint64_t ranks, uint64_t *to)
 {
-	return fpisa_ranks_of(f, ranks) | f->ranks_elsewhere;
+	const uint64_t all = ~0ull >> (64 - f->hello.workers);
+	const struct fpisa_ranks whole = fpisa_ranks_all(f->leaf.size), lost = fpisa_ranks_of(f, all & ~ranks),
+				 in = fpisa_ranks_without(&whole, &lost);
+
+	*to = ranks;
+	for (uint32_t i = 0; i < (f->leaf.size + 63) / 64; i++)
+		to[i] = in.word[i];
 }
 
 /* Return whether there may be frames that have not been received yet. */
@@ -216,19 +229,20 @@ static inline void fpisa_set_oldest(struct fpisa *f, struct fpisa_request *r)
  * calls return `error` with this message until the handle has joined again. fpisa_missing() returns `missing`. A handle
  * that has not joined yet can no longer join. Return 0, or -EBUSY within the handle's on_chunk.
  */
-int fpisa_handle_fail(struct fpisa *f, int error, uint64_t missing, const char *message);
+int fpisa_handle_fail(struct fpisa *f, int error, const struct fpisa_ranks *missing, const char *message);
 
 /* State of a handle that other threads read. */
 struct fpisa_standing {
 	int error; /* error of the handle, with its message; 0: none */
 	char message[FPISA_MESSAGE_SIZE];
+	struct fpisa_ranks failed; /* ranks that the error names */
 	/* oldest request that lacks results; number 0: no such request, or the handle is not in a group */
 	uint64_t number, tag;
 	/* lowest number of a request without all of its results, including released requests; 0: none */
 	uint64_t first_unfinished;
 	uint64_t unfinished_barrier; /* lowest number of an unfinished barrier; 0: none */
 	uint64_t stuck_ns;	     /* time since which the oldest request has received no result; 0: none */
-	uint64_t missing;	     /* ranks for which the request waits, as far as known */
+	struct fpisa_ranks missing;  /* ranks for which the request waits, as far as known */
 };
 
 void fpisa_handle_standing(struct fpisa *f, struct fpisa_standing *s);

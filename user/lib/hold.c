@@ -33,10 +33,10 @@ static int late(struct fpisa *f)
 	unsigned int ms = (unsigned int)(timeout_ns / 1000000);
 	char names[256];
 
-	f->missing = f->shared.driver == FPISA_DRIVER_RANKS ? fpisa_not_joined(f) : 0;
-	if (f->missing)
+	f->missing = f->shared.driver == FPISA_DRIVER_RANKS ? fpisa_not_joined(f) : FPISA_NO_RANKS;
+	if (fpisa_ranks_any(&f->missing))
 		return fpisa_fail(-ETIMEDOUT, "%s: job %u: %s did not join the job in %u ms; start the missing ranks",
-				  f->peer, f->job, fpisa_rank_names(names, sizeof(names), f->missing), ms);
+				  f->peer, f->job, fpisa_rank_names(names, sizeof(names), &f->missing), ms);
 	if (f->shared.driver == FPISA_DRIVER_RANKS)
 		return fpisa_unanswered(fpisa_joins_at(f), timeout_ns);
 	return fpisa_fail(

@@ -13,6 +13,7 @@
 #include "base/engine.h"
 #include "fpisa.h"
 #include "fpisa/secret.h"
+#include "handle.h"
 
 /* Parameters of the job that are known before it exists. */
 struct fpisa_hold {
@@ -37,12 +38,11 @@ int fpisa_hold_open(struct fpisa **f, const char *peer, const struct fpisa_hold 
 int fpisa_hold_bind(struct fpisa *f, const struct fpisa_aggregator *a, uint16_t local_port);
 
 /*
- * Let the engine join the job of the handle, which has these numbers at the aggregators. In a tree, `here` is the
- * bitmap of the group's ranks that are the job's ranks, and `elsewhere` that of the others; else both are 0. If the join
- * fails, the handle fails.
+ * Let the engine join the job of the handle, which has these numbers at the aggregators. `leaf` has the group's ranks in
+ * a tree. If the join fails, the handle fails.
  */
-void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_key *token, uint64_t here,
-		     uint64_t elsewhere);
+void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_key *token,
+		     const struct fpisa_leaf_ranks *leaf);
 
 /* Run one turn of the engine. The caller holds the lock. */
 void fpisa_hold_turn(struct fpisa *f);

@@ -99,15 +99,14 @@ const struct fpisa_shard *fpisa_joins_at(const struct fpisa *f)
 static int no_answer(struct fpisa *f)
 {
 	const struct fpisa_shard *s = fpisa_joins_at(f);
-	const uint64_t missing = fpisa_ranks_of(f, s->joining.missing);
 	unsigned int ms = (unsigned int)(f->timeout_ns / 1000000);
 	char names[256], cause[96] = "";
 
-	f->missing = missing;
-	if (missing)
+	f->missing = fpisa_ranks_of(f, s->joining.missing);
+	if (fpisa_ranks_any(&f->missing))
 		return fpisa_fail(
 			-ETIMEDOUT, "%s: job %u: %s did not join in %u ms%s", s->peer, s->job,
-			fpisa_rank_names(names, sizeof(names), missing), ms,
+			fpisa_rank_names(names, sizeof(names), &f->missing), ms,
 			s->local_port ?
 				"; start the ranks that are not running. On the aggregator, fpisa stats shows which "
 				"frames it refuses" :
@@ -236,7 +235,7 @@ int fpisa_join_begin(struct fpisa *f)
 		return rc;
 	f->end = 0;
 	f->calls = 0;
-	f->missing = 0;
+	f->missing = FPISA_NO_RANKS;
 	fpisa_tick(f, fpisa_now(), 0);
 	f->quiet_ns = f->clock.ns;
 	f->digest = f->layout.digest;

@@ -222,7 +222,7 @@ static void check_manager(struct fpisa_link *l, uint64_t now)
 		 "%s: the manager has not answered for %d s%s; is fpisa serve running there?", l->peer,
 		 (absent ? FPISA_MANAGER_ABSENT_MS : FPISA_MANAGER_SILENCE_MS) / 1000,
 		 l->joined ? ", and a call waits for its job" : "");
-	fpisa_link_fail(l, -ETIMEDOUT, 0, sentence);
+	fpisa_link_fail(l, -ETIMEDOUT, &FPISA_NO_RANKS, sentence);
 }
 
 /*
@@ -245,8 +245,9 @@ static void check_abandoned(struct fpisa_link *l, uint64_t now)
 			 "%s: the manager has not answered for %d s and could not report a dead rank, and a call has waited "
 			 "as long for %s; is fpisa serve running there?",
 			 l->peer, FPISA_MANAGER_ABSENT_MS / 1000,
-			 s.missing ? fpisa_rank_names(names, sizeof(names), s.missing) : "the aggregator");
-		fpisa_link_fail(l, -ETIMEDOUT, s.missing, sentence);
+			 fpisa_ranks_any(&s.missing) ? fpisa_rank_names(names, sizeof(names), &s.missing) :
+						       "the aggregator");
+		fpisa_link_fail(l, -ETIMEDOUT, &s.missing, sentence);
 	}
 }
 
@@ -274,7 +275,7 @@ static void check_silence(struct fpisa_link *l)
 		snprintf(sentence, sizeof(sentence),
 			 "%s: neither the manager nor the aggregator has answered for %d s; is that host up?", l->peer,
 			 FPISA_MANAGER_SILENCE_MS / 1000);
-		fpisa_link_fail(l, -ETIMEDOUT, 0, sentence);
+		fpisa_link_fail(l, -ETIMEDOUT, &FPISA_NO_RANKS, sentence);
 	}
 	pthread_mutex_unlock(&l->lock);
 }
@@ -555,10 +556,25 @@ int fpisa_link_wait(struct fpisa_link *l, struct fpisa_clock *clock, uint64_t ti
 	return clock->ns >= timeout_ns;
 }
 
+/* Set the message and the missing ranks of a join that has used up its time. Return -ETIMEDOUT. */
+static int join_late(struct fpisa_link *l, uint64_t timeout_ns)
+{
+	const struct fpisa_ranks all = fpisa_ranks_all(l->join.size);
+	const unsigned long long ms = timeout_ns / MS;
+	char names[160];
+
+	if (!l->told_pending)
+		return fpisa_fail(-ETIMEDOUT,
+				  "%s: the manager did not answer in %llu ms; is `fpisa serve` running there?", l->peer,
+				  ms);
+	l->missing = fpisa_ranks_without(&all, &l->pending);
+	return fpisa_fail(-ETIMEDOUT, "%s: %s did not join in %llu ms; start the missing ranks", l->peer,
+			  fpisa_rank_names(names, sizeof(names), &l->missing), ms);
+}
+
 int fpisa_link_wait_joined(struct fpisa_link *l, uint64_t timeout_ns, uint64_t spent_ns)
 {
 	struct fpisa_clock clock;
-	char names[160];
 	int rc = 0;
 
 	fpisa_clock_init(&clock, timeout_ns, fpisa_now());
@@ -566,16 +582,7 @@ int fpisa_link_wait_joined(struct fpisa_link *l, uint64_t timeout_ns, uint64_t s
 	pthread_mutex_lock(&l->lock);
 	while (!l->joined && !l->error && !rc)
 		rc = fpisa_link_wait(l, &clock, timeout_ns);
-	rc = 0;
-	if (!l->joined && !l->error) {
-		l->missing = l->pending ? fpisa_manager_all(l->join.size) & ~l->pending : 0;
-		rc = l->pending ? fpisa_fail(-ETIMEDOUT, "%s: %s did not join in %llu ms; start the missing ranks",
-					     l->peer, fpisa_rank_names(names, sizeof(names), l->missing),
-					     (unsigned long long)(timeout_ns / MS)) :
-				  fpisa_fail(-ETIMEDOUT,
-					     "%s: the manager did not answer in %llu ms; is fpisa serve running there?",
-					     l->peer, (unsigned long long)(timeout_ns / MS));
-	}
+	rc = l->joined || l->error ? 0 : join_late(l, timeout_ns);
 	pthread_mutex_unlock(&l->lock);
 	return rc ? rc : fpisa_link_error(l);
 }

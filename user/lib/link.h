@@ -70,21 +70,23 @@ struct fpisa_link {
 	pthread_mutex_t lock; /* lock for all members that follow */
 	pthread_cond_t changed;
 	int started, joined, stopping;
-	uint64_t pending; /* ranks that have joined, while other ranks have not */
-	uint32_t shards;  /* number of aggregators of the group; 0: a single aggregator, which BIND names */
+	int told_pending;	    /* the manager has said which ranks have joined, while other ranks have not */
+	struct fpisa_ranks pending; /* these ranks */
+	struct fpisa_ranks gone;    /* dead ranks of a death that is not completely known yet */
+	uint32_t shards;	    /* number of aggregators of the group; 0: a single aggregator, which BIND names */
 	struct fpisa_aggregator aggregator[FPISA_MAX_SHARDS];
 	int error; /* error of the group */
-	uint64_t missing;
+	struct fpisa_ranks missing;
 	char sentence[FPISA_MESSAGE_SIZE];
-	uint64_t left;		 /* ranks that have left */
-	uint64_t calls_of[64];	 /* number of calls that each of these ranks had completed */
-	uint64_t calls;		 /* number of calls started at this rank */
-	uint64_t digest;	 /* digest of these calls */
-	uint64_t failed_barrier; /* first barrier that could not begin because its job had failed; 0: none */
-	int barriers;		 /* barriers may be in progress */
-	int heard;		 /* the manager has answered at least once */
-	uint64_t heard_ns;	 /* time of the manager's last answer, or of the start of the thread */
-	int unsent;		 /* number of messages in the queue */
+	struct fpisa_ranks left;	    /* ranks that have left */
+	uint64_t calls_of[FPISA_MAX_RANKS]; /* number of calls that each of these ranks had completed */
+	uint64_t calls;			    /* number of calls started at this rank */
+	uint64_t digest;		    /* digest of these calls */
+	uint64_t failed_barrier;	    /* first barrier that could not begin because its job had failed; 0: none */
+	int barriers;			    /* barriers may be in progress */
+	int heard;			    /* the manager has answered at least once */
+	uint64_t heard_ns;		    /* time of the manager's last answer, or of the start of the thread */
+	int unsent;			    /* number of messages in the queue */
 	/* room for ASK, BOUND and FAILED of each job, and for WAITS */
 	struct fpisa_manager_message queue[3 * FPISA_MANAGER_JOBS + 1];
 	struct fpisa_link_job job[FPISA_MANAGER_JOBS];
@@ -120,10 +122,10 @@ void fpisa_link_stop(struct fpisa_link *l);
 void fpisa_link_hear(struct fpisa_link *l, const struct fpisa_manager_message *m);
 
 /*
- * Fail the group and its handles. Only the first reason counts. fpisa_link_fail_so() uses the message of the thread.
- * The caller holds the lock.
+ * Fail the group and its handles. Only the first reason counts. fpisa_link_fail_so() uses the message of the thread, and
+ * names no ranks. The caller holds the lock.
  */
-void fpisa_link_fail(struct fpisa_link *l, int error, uint64_t missing, const char *sentence);
+void fpisa_link_fail(struct fpisa_link *l, int error, const struct fpisa_ranks *missing, const char *sentence);
 void fpisa_link_fail_so(struct fpisa_link *l, int error);
 
 /*
@@ -160,7 +162,7 @@ void fpisa_link_job_failed(struct fpisa_link *l, struct fpisa_link_job *j, int e
  * informs the other ranks, and fails the group with this error. The second function looks for a barrier that has begun
  * and failed. fpisa_link.barriers says whether such a barrier is possible.
  */
-void fpisa_link_barrier_failed(struct fpisa_link *l, int error, uint64_t missing, const char *sentence);
+void fpisa_link_barrier_failed(struct fpisa_link *l, int error, const struct fpisa_ranks *missing, const char *sentence);
 void fpisa_link_check_barriers(struct fpisa_link *l);
 
 /* Return the message that reports the job's failure to the manager. */

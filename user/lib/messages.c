@@ -10,7 +10,7 @@
 #include "link.h"
 
 /* Fail the job's handle. Only the first reason counts. */
-static void fail_handle(struct fpisa_link_job *j, int error, uint64_t missing, const char *sentence)
+static void fail_handle(struct fpisa_link_job *j, int error, const struct fpisa_ranks *missing, const char *sentence)
 {
 	struct fpisa_standing s;
 
@@ -21,12 +21,12 @@ static void fail_handle(struct fpisa_link_job *j, int error, uint64_t missing, c
 		fpisa_handle_fail(j->handle, error, missing, sentence);
 }
 
-void fpisa_link_fail(struct fpisa_link *l, int error, uint64_t missing, const char *sentence)
+void fpisa_link_fail(struct fpisa_link *l, int error, const struct fpisa_ranks *missing, const char *sentence)
 {
 	if (l->error)
 		return;
 	l->error = error;
-	l->missing = missing;
+	l->missing = *missing;
 	snprintf(l->sentence, sizeof(l->sentence), "%s", sentence);
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		fail_handle(&l->job[k], error, missing, sentence);
@@ -39,23 +39,31 @@ void fpisa_link_fail_so(struct fpisa_link *l, int error)
 
 	snprintf(sentence, sizeof(sentence), "%.*s: %.*s", (int)sizeof(l->peer), l->peer,
 		 FPISA_MESSAGE_SIZE - (int)sizeof(l->peer) - 3, fpisa_error());
-	fpisa_link_fail(l, error, 0, sentence);
+	fpisa_link_fail(l, error, &FPISA_NO_RANKS, sentence);
 }
 
 static void take_gone(struct fpisa_link *l, const struct fpisa_manager_members *m)
 {
 	char names[160], sentence[FPISA_MESSAGE_SIZE];
 
+	memcpy(&l->gone.word[m->first / 64], m->ranks, sizeof(m->ranks));
+	if (!m->cause)
+		return;
 	snprintf(sentence, sizeof(sentence), "%s: %s %s gone: %s; join again when all ranks run", l->peer,
-		 fpisa_rank_names(names, sizeof(names), m->ranks), m->ranks & (m->ranks - 1) ? "are" : "is",
+		 fpisa_rank_names(names, sizeof(names), &l->gone), fpisa_ranks_count(&l->gone) > 1 ? "are" : "is",
 		 fpisa_manager_cause_text(m->cause));
-	fpisa_link_fail(l, -ECONNRESET, m->ranks, sentence);
+	fpisa_link_fail(l, -ECONNRESET, &l->gone, sentence);
+	l->gone = FPISA_NO_RANKS;
 }
 
-static void take_left(struct fpisa_link *l, const struct fpisa_manager_leave *m)
+static void take_left(struct fpisa_link *l, const struct fpisa_manager_left *m)
 {
-	l->left |= 1ull << m->rank;
-	l->calls_of[m->rank] = m->calls;
+	for (uint32_t i = 0; i < FPISA_MANAGER_PART; i++) {
+		if (!(m->ranks[i / 64] >> i % 64 & 1))
+			continue;
+		fpisa_ranks_add(&l->left, m->first + i);
+		l->calls_of[m->first + i] = m->calls;
+	}
 	fpisa_link_check_left(l);
 }
 
@@ -74,12 +82,13 @@ static const char *without_name(const struct fpisa_link *l, const char *text)
 static void take_refusal(struct fpisa_link *l, const struct fpisa_manager_refusal *r)
 {
 	char sentence[FPISA_MESSAGE_SIZE];
+	const struct fpisa_ranks ranks = fpisa_ranks_word(r->first / 64, r->ranks);
 	int error = fpisa_manager_error(r->reason);
 	struct fpisa_link_job *j;
 
 	snprintf(sentence, sizeof(sentence), "%s: %s", l->peer, without_name(l, r->text));
 	if (r->index == FPISA_MANAGER_NO_JOB) {
-		fpisa_link_fail(l, error, r->ranks, sentence);
+		fpisa_link_fail(l, error, &ranks, sentence);
 		return;
 	}
 	j = &l->job[r->index];
@@ -91,7 +100,7 @@ static void take_refusal(struct fpisa_link *l, const struct fpisa_manager_refusa
 		return;
 	j->state = FPISA_GROUP_JOB_REFUSED;
 	j->told = 1;
-	fail_handle(j, error, r->ranks, sentence);
+	fail_handle(j, error, &ranks, sentence);
 	fpisa_link_check_barriers(l);
 }
 
@@ -126,7 +135,7 @@ static void take_bind(struct fpisa_link *l, const struct fpisa_manager_bind *b)
 	rc = fpisa_hold_bind(f, to, b->port);
 	pthread_mutex_lock(&l->lock);
 	if (rc && rc != -EADDRINUSE) {
-		fail_handle(j, rc, 0, fpisa_error());
+		fail_handle(j, rc, &FPISA_NO_RANKS, fpisa_error());
 	} else {
 		/* Stay in this state if the handle has no port. JOB is then ignored, because the handle cannot join. */
 		if (!rc && j->state == FPISA_GROUP_JOB_ASKED)
@@ -140,6 +149,7 @@ static void take_bind(struct fpisa_link *l, const struct fpisa_manager_bind *b)
 static void take_job(struct fpisa_link *l, const struct fpisa_manager_job *m)
 {
 	struct fpisa_link_job *j = &l->job[m->index];
+	struct fpisa_leaf_ranks leaf = {.size = m->leaf ? l->join.size : 0, .n = m->leaf};
 	uint32_t number[FPISA_MAX_SHARDS] = {m->job};
 
 	if (j->state != FPISA_GROUP_JOB_BINDING)
@@ -147,8 +157,8 @@ static void take_job(struct fpisa_link *l, const struct fpisa_manager_job *m)
 	j->state = FPISA_GROUP_JOB_MADE;
 	for (int i = 1; i < FPISA_MAX_SHARDS; i++)
 		number[i] = m->others[i];
-	fpisa_hold_join(j->handle, number, &(struct fpisa_key){m->token, m->token_high}, m->leaf,
-			m->leaf ? fpisa_manager_all(l->join.size) & ~m->leaf : 0);
+	memcpy(leaf.rank, m->rank, sizeof(leaf.rank));
+	fpisa_hold_join(j->handle, number, &(struct fpisa_key){m->token, m->token_high}, &leaf);
 }
 
 /* Store a part of the list of aggregators. The parts arrive before all ranks have joined, and handles use the list later. */
@@ -160,6 +170,12 @@ static void take_aggregators(struct fpisa_link *l, const struct fpisa_manager_li
 	for (uint32_t i = 0; i < FPISA_MANAGER_LISTED && list->first + i < list->n; i++)
 		l->aggregator[list->first + i] = (struct fpisa_aggregator){
 			.address = list->of[i].address, .port = list->of[i].port, .weight = list->of[i].weight};
+}
+
+static void take_pending(struct fpisa_link *l, const struct fpisa_manager_members *m)
+{
+	l->told_pending = 1;
+	memcpy(&l->pending.word[m->first / 64], m->ranks, sizeof(m->ranks));
 }
 
 static void take_joined(struct fpisa_link *l, const struct fpisa_manager_members *m)
@@ -176,7 +192,7 @@ void fpisa_link_hear(struct fpisa_link *l, const struct fpisa_manager_message *m
 	l->heard_ns = fpisa_now();
 	switch ((enum fpisa_manager_type)m->type) {
 	case FPISA_MANAGER_PENDING:
-		l->pending = m->members.ranks;
+		take_pending(l, &m->members);
 		break;
 	case FPISA_MANAGER_AGGREGATORS:
 		take_aggregators(l, &m->list);
@@ -191,7 +207,7 @@ void fpisa_link_hear(struct fpisa_link *l, const struct fpisa_manager_message *m
 		take_gone(l, &m->members);
 		break;
 	case FPISA_MANAGER_LEFT:
-		take_left(l, &m->leave);
+		take_left(l, &m->left);
 		break;
 	case FPISA_MANAGER_REFUSED:
 		take_refusal(l, &m->refusal);
@@ -241,20 +257,22 @@ uint64_t fpisa_link_completed(const struct fpisa_link *l)
 static int check_left(struct fpisa_link *l, uint64_t calls)
 {
 	char sentence[FPISA_MESSAGE_SIZE];
-	uint32_t r = 0;
+	struct fpisa_ranks own;
+	uint32_t r = fpisa_ranks_next(&l->left, 0);
 
-	while (r < l->join.size && (!(l->left >> r & 1) || calls <= l->calls_of[r]))
-		r++;
-	if (r == l->join.size)
+	while (r < FPISA_MAX_RANKS && calls <= l->calls_of[r])
+		r = fpisa_ranks_next(&l->left, r + 1);
+	if (r == FPISA_MAX_RANKS)
 		return 0;
+	own = fpisa_ranks_one(r);
 	snprintf(sentence, sizeof(sentence),
 		 "%s: rank %u has left the group after %llu calls; make the same calls at all ranks", l->peer, r,
 		 (unsigned long long)l->calls_of[r]);
 	/* Only the first reason counts. */
 	if (!l->error)
-		l->missing |= 1ull << r;
+		fpisa_ranks_add(&l->missing, r);
 	if (fpisa_link_completed(l) >= l->calls_of[r])
-		fpisa_link_fail(l, -ECONNRESET, 1ull << r, sentence);
+		fpisa_link_fail(l, -ECONNRESET, &own, sentence);
 	return fpisa_fail(-ECONNRESET, "%s", sentence);
 }
 
@@ -293,7 +311,7 @@ void fpisa_link_job_failed(struct fpisa_link *l, struct fpisa_link_job *j, int e
 	pthread_cond_broadcast(&l->changed);
 }
 
-void fpisa_link_barrier_failed(struct fpisa_link *l, int error, uint64_t missing, const char *sentence)
+void fpisa_link_barrier_failed(struct fpisa_link *l, int error, const struct fpisa_ranks *missing, const char *sentence)
 {
 	char reason[FPISA_MESSAGE_SIZE];
 
@@ -321,7 +339,7 @@ void fpisa_link_check_barriers(struct fpisa_link *l)
 		if (j->handle && !refused_alike(j))
 			fpisa_handle_standing(j->handle, &s);
 		if (s.error && s.unfinished_barrier)
-			fpisa_link_barrier_failed(l, s.error, fpisa_missing(j->handle), s.message);
+			fpisa_link_barrier_failed(l, s.error, &s.failed, s.message);
 		under_way |= s.unfinished_barrier != 0;
 	}
 	l->barriers = under_way;

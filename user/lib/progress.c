@@ -189,11 +189,11 @@ static int timed_out(struct fpisa *f)
 			   "on the aggregator's parent, see fpisa job show",
 			   s->peer, s->job, (unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first),
 			   slot->req->call, (unsigned int)(f->timeout_ns / 1000000));
-	else if (f->missing)
+	else if (fpisa_ranks_any(&f->missing))
 		fpisa_fail(
 			-ETIMEDOUT,
 			"%s: job %u: %s sent nothing for chunk %llu of call %u in %u ms; check that all ranks run and make the same calls",
-			s->peer, s->job, fpisa_rank_names(names, sizeof(names), f->missing),
+			s->peer, s->job, fpisa_rank_names(names, sizeof(names), &f->missing),
 			(unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first), slot->req->call,
 			(unsigned int)(slot->req->timeout_ns / 1000000));
 	else

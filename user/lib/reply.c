@@ -108,16 +108,16 @@ static int lacks_ranks(const struct fpisa *f, const struct fpisa_hdr *h)
 	return h->flags & FPISA_F_FEWER || absent(f, h);
 }
 
-static int refuse_fewer(const struct fpisa_shard *s, const struct fpisa_request *r, uint64_t ranks)
+static int refuse_fewer(const struct fpisa_shard *s, const struct fpisa_request *r, uint64_t absent_here)
 {
 	struct fpisa *f = s->f;
 	char names[256] = "ranks of another leaf of the tree";
 
-	f->missing = ranks;
+	f->missing = fpisa_ranks_of(f, absent_here);
 	fpisa_fail(-ECONNRESET,
 		   "%s: job %u: a result of call %u lacks %s, which fpisa job shrink removed from the job; start the "
 		   "remaining ranks again, with a new job",
-		   s->peer, s->job, r->call, ranks ? fpisa_rank_names(names, sizeof(names), ranks) : names);
+		   s->peer, s->job, r->call, absent_here ? fpisa_rank_names(names, sizeof(names), &f->missing) : names);
 	return fpisa_poison(f, -ECONNRESET);
 }
 
@@ -146,7 +146,7 @@ static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, co
 		return 0;
 	}
 	if (f->all_ranks && lacks_ranks(f, h))
-		return refuse_fewer(s, r, fpisa_ranks_of(f, absent(f, h)));
+		return refuse_fewer(s, r, absent(f, h));
 	f->result_ns = now;
 	fpisa_request_deliver(r, offset, values, values + fpisa_payload_bytes(f->format, 0));
 	r->flags |= h->result_flags | (r->ranks && r->ranks != h->bitmap ? FPISA_RESULT_MIXED_RANKS : 0) |
@@ -157,7 +157,7 @@ static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, co
 	check_gso(s, slot);
 	fpisa_window_answered(&s->window, slot, &answer, f->resumed_ns, now);
 	if (!--r->left && r->ranks_to)
-		*r->ranks_to = fpisa_result_ranks(f, r->ranks);
+		fpisa_result_ranks(f, r->ranks, r->ranks_to);
 	fpisa_requests_complete(f);
 	if (f->on_chunk) {
 		struct fpisa_chunk c = {

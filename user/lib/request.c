@@ -40,7 +40,7 @@ void fpisa_request_place(struct fpisa_request *r)
 	r->chunks = (r->count + f->hello.elements - 1) / f->hello.elements;
 	r->left = r->chunks;
 	if (!r->left && r->ranks_to)
-		*r->ranks_to = fpisa_result_ranks(f, ~0ull >> (64 - f->hello.workers));
+		fpisa_result_ranks(f, ~0ull >> (64 - f->hello.workers), r->ranks_to);
 	r->call = f->calls++;
 	r->mode = f->hello.mode;
 	r->digest = fpisa_digest(f->digest, FPISA_CALL_ALLREDUCE, f->hello.format, r->op, r->operand, r->count, r->tag);
@@ -109,9 +109,13 @@ int fpisa_request_keeps(const struct fpisa_request *r, uint64_t offset)
 /* Return the ranks of the job among the first `n` of the group. In a tree the job has only some of the ranks. */
 static uint32_t job_ranks(const struct fpisa *f, uint32_t n)
 {
-	uint64_t here = f->ranks_here ? f->ranks_here : ~0ull;
+	uint32_t k = 0;
 
-	return (uint32_t)__builtin_popcountll(n < 64 ? here & ((1ull << n) - 1) : here);
+	if (!f->leaf.size)
+		return n;
+	while (k < f->leaf.n && f->leaf.rank[k] < n)
+		k++;
+	return k;
 }
 
 uint16_t fpisa_request_keepers(const struct fpisa_request *r, uint64_t offset)

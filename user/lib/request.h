@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 #include <sys/queue.h>
-#include "fpisa/wire.h"
+#include "fpisa/ranks.h"
 
 struct fpisa;
 
@@ -20,7 +20,7 @@ struct fpisa_part {
 /* The division of a call's vector among the ranks of a group. Rank r keeps the elements between end[r - 1], or 0, and end[r]. */
 struct fpisa_parts {
 	struct fpisa_part own; /* part of this rank */
-	uint64_t end[FPISA_MAX_WORKERS];
+	uint64_t end[FPISA_MAX_RANKS];
 };
 
 struct fpisa_request {

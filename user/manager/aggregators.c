@@ -251,7 +251,7 @@ static void check_back(struct manager *m, struct manager_group *g)
 			continue;
 		if (!a || !a->caller)
 			end_group(m, g, i, fpisa_manager_cause_text(FPISA_MANAGER_AWAY));
-		else if (g->unheld >> i & 1)
+		else if (g->unheld[i])
 			end_group(m, g, i, "it was restarted, or the group ended there, while the manager was away");
 	}
 }
@@ -272,73 +272,78 @@ void manager_aggregators_tick(struct manager *m)
 /* -- choosing --------------------------------------------------------------------- */
 
 /* Return the group's ranks on the host of this aggregator. */
-static __u64 ranks_of_host(const struct manager_group *g, const struct aggregator_record *a)
+static struct fpisa_ranks ranks_of_host(const struct manager_group *g, const struct aggregator_record *a)
 {
-	__u64 ranks = 0;
+	struct fpisa_ranks ranks = FPISA_NO_RANKS;
 
-	for (__u32 r = 0; r < g->record.size; r++)
-		if (fpisa_same_address(&g->record.address[r], &a->host) || manager_has_address(a, &g->record.address[r]))
-			ranks |= 1ull << r;
+	for (__u32 r = 0; r < g->record.size; r++) {
+		const struct fpisa_address *address = &g->record.rank[r].address;
+
+		if (fpisa_same_address(address, &a->host) || manager_has_address(a, address))
+			fpisa_ranks_add(&ranks, r);
+	}
 	return ranks;
 }
 
 /* Return the group's ranks on the host of this datapath. */
-static __u64 ranks_here(const struct manager_group *g)
+static struct fpisa_ranks ranks_here(const struct manager_group *g)
 {
-	__u64 ranks = 0;
+	struct fpisa_ranks ranks = FPISA_NO_RANKS;
 
 	for (__u32 r = 0; r < g->record.size; r++)
 		if (g->caller[r]->here)
-			ranks |= 1ull << r;
+			fpisa_ranks_add(&ranks, r);
 	return ranks;
 }
 
 /* Aggregators to choose from. A rack is an index in the policy, or -1 for a host outside of the racks. */
 struct candidates {
-	int rack_of_rank[FPISA_MAX_WORKERS];
+	int rack_of_rank[FPISA_MAX_RANKS];
 	int only; /* rack of all aggregators; -1: they may be anywhere */
 	__u32 n;
 	struct fpisa_manager_aggregator at[1 + AGGREGATORS];
 	struct shares_host shares[1 + AGGREGATORS];
 	struct leaves_host leaves[1 + AGGREGATORS];
 	int rack[1 + AGGREGATORS];
-	__u64 colocated; /* ranks whose hosts are aggregators */
+	struct fpisa_ranks colocated; /* ranks whose hosts are aggregators */
 };
 
-static __u64 ranks_of_rack(const struct manager_group *g, const struct candidates *c, int rack)
+static struct fpisa_ranks ranks_of_rack(const struct manager_group *g, const struct candidates *c, int rack)
 {
-	__u64 ranks = 0;
+	struct fpisa_ranks ranks = FPISA_NO_RANKS;
 
 	for (__u32 r = 0; r < g->record.size; r++)
 		if (c->rack_of_rank[r] == rack)
-			ranks |= 1ull << r;
+			fpisa_ranks_add(&ranks, r);
 	return ranks;
 }
 
 /* Return the ranks of the site of an aggregator whose host has the ranks `here`. Within one rack, each host is a site. */
-static __u64 ranks_of_site(const struct manager_group *g, const struct candidates *c, int rack, __u64 here)
+static struct fpisa_ranks ranks_of_site(const struct manager_group *g, const struct candidates *c, int rack,
+					const struct fpisa_ranks *here)
 {
-	const __u64 near = ranks_of_rack(g, c, rack);
+	const struct fpisa_ranks near = ranks_of_rack(g, c, rack);
 
-	return rack >= 0 && c->only < 0 ? near : here & near;
+	return rack >= 0 && c->only < 0 ? near : fpisa_ranks_and(here, &near);
 }
 
 /* Add an aggregator whose host has the address `host` and the ranks `here`. */
 static void add_candidate(const struct manager *m, const struct manager_group *g, struct candidates *c,
 			  const struct fpisa_manager_aggregator *at, const struct fpisa_address *host, __u32 rate,
-			  __u64 here)
+			  const struct fpisa_ranks *here)
 {
 	const int rack = manager_rack_of(m->policy, host);
+	const bool colocated = fpisa_ranks_any(here);
 
 	if (c->only >= 0 && rack != c->only)
 		return;
 	c->at[c->n] = *at;
 	c->rack[c->n] = rack;
-	c->colocated |= here;
-	c->shares[c->n] = (struct shares_host){.bits = rate, .colocated = here != 0};
+	c->colocated = fpisa_ranks_or(&c->colocated, here);
+	c->shares[c->n] = (struct shares_host){.bits = rate, .colocated = colocated};
 	c->leaves[c->n++] = (struct leaves_host){.bits = rate,
 						 .in_rack = rack >= 0 && c->only < 0,
-						 .colocated = here != 0,
+						 .colocated = colocated,
 						 .ranks = ranks_of_site(g, c, rack, here)};
 }
 
@@ -359,11 +364,12 @@ static struct fpisa_address address_in(const struct manager_group *g, const stru
 static void list_candidates(const struct manager *m, const struct manager_group *g, int only, struct candidates *c)
 {
 	const struct fpisa_manager_aggregator own = {.address = g->record.local, .port = m->aggregator_port};
+	struct fpisa_ranks here = ranks_here(g);
 
 	c->only = only;
-	c->colocated = 0;
+	c->colocated = FPISA_NO_RANKS;
 	c->n = 0;
-	add_candidate(m, g, c, &own, &own.address, m->ops->rate(m->arg, &g->record), ranks_here(g));
+	add_candidate(m, g, c, &own, &own.address, m->ops->rate(m->arg, &g->record), &here);
 	for (int i = 0; i < AGGREGATORS; i++) {
 		const struct manager_aggregator *a = &m->aggregator[i];
 		const struct aggregator_record *r = &a->record;
@@ -372,7 +378,8 @@ static void list_candidates(const struct manager *m, const struct manager_group 
 		if (!a->caller || m->now_ms < a->not_before_ms || !fpisa_is_address(&at.address) ||
 		    (fpisa_same_address(&at.address, &own.address) && at.port == own.port))
 			continue;
-		add_candidate(m, g, c, &at, &r->host, r->rate, ranks_of_host(g, r));
+		here = ranks_of_host(g, r);
+		add_candidate(m, g, c, &at, &r->host, r->rate, &here);
 	}
 }
 
@@ -434,7 +441,7 @@ static struct shares solve(__u32 workers, double bits, struct shares_host *h, __
 static void say_bound(struct manager *m, const struct manager_group *g, const struct candidates *c,
 		      const struct shares *s, double bits)
 {
-	const bool all = c->colocated == fpisa_manager_all(g->record.size);
+	const bool all = fpisa_ranks_count(&c->colocated) == g->record.size;
 	char why[256], text[512];
 
 	if (!shares_warning(s, g->record.size, bits, g->record.aggregators, why, sizeof(why)))
@@ -455,7 +462,7 @@ static void tell_list(struct manager *m, struct manager_group *g, __u32 rank)
 		memcpy(msg.list.of, g->record.aggregator + i, sizeof(msg.list.of));
 		for (__u32 k = i; k < msg.list.n && k < i + FPISA_MANAGER_LISTED; k++)
 			msg.list.of[k - i].address = manager_address_for(m, g, k, rank);
-		manager_tell(m, g, 1ull << rank, &msg);
+		manager_tell_rank(m, g, rank, &msg);
 	}
 }
 
@@ -471,53 +478,63 @@ static void take_candidate(struct manager *m, struct manager_group *g, const str
 	g->record.elsewhere &= !manager_is_own(m, g, place);
 }
 
-/* Say why the group has no tree, unless it needs none. */
-static void say_no_tree(struct manager *m, const struct manager_group *g, enum leaves_choice choice,
-			const struct leaves_tree *t)
+/* Write why the group has no tree. */
+static void explain_no_tree(const struct manager_group *g, enum leaves_choice choice, const struct leaves_tree *t,
+			    char text[FPISA_MANAGER_TEXT])
 {
-	char a[FPISA_ADDRESS_LEN], text[512];
+	char a[FPISA_ADDRESS_LEN];
 
-	if (choice == LEAVES_NO_USE)
-		return;
 	if (group_is_mixed(&g->record))
-		snprintf(text, sizeof(text),
+		snprintf(text, FPISA_MANAGER_TEXT,
 			 "group %s: no tree: its ranks have addresses of both families; let all ranks connect to the manager's "
 			 "IPv4 address, or all to its IPv6 address",
 			 g->record.name);
 	else if (choice == LEAVES_NO_ROOT)
-		snprintf(text, sizeof(text),
+		snprintf(text, FPISA_MANAGER_TEXT,
 			 "group %s: no tree: no aggregator can be its root; run fpisa serve --manager on a host without ranks, "
 			 "outside of the racks",
 			 g->record.name);
 	else if (choice == LEAVES_NO_LEAF)
-		snprintf(text, sizeof(text),
-			 "group %s: no tree: rank %u at %s has no aggregator in its rack, or on its host; run fpisa serve "
-			 "--manager there",
-			 g->record.name, t->without, fpisa_address_text(&g->record.address[t->without], a));
-	else
-		snprintf(text, sizeof(text),
+		snprintf(text, FPISA_MANAGER_TEXT,
+			 "group %s: no tree: rank %u at %s has no aggregator in its rack, or on its host, with fewer than %d ranks; "
+			 "run fpisa serve --manager there",
+			 g->record.name, t->without, fpisa_address_text(&g->record.rank[t->without].address, a),
+			 LEAVES_MOST);
+	else if (choice == LEAVES_TOO_MANY)
+		snprintf(text, FPISA_MANAGER_TEXT,
 			 "group %s: no tree: the ranks are in more than %d racks and hosts; use larger racks, or smaller groups",
-			 g->record.name, FPISA_MAX_SHARDS - 1);
-	m->ops->say(m->arg, text);
+			 g->record.name, LEAVES_MOST);
+	else
+		snprintf(text, FPISA_MANAGER_TEXT,
+			 "group %s: no tree: its %u ranks need one; set leaves = yes in [manager]", g->record.name,
+			 g->record.size);
 }
 
-/* Choose a tree, if the policy allows trees, the ranks have one family, and there is a tree. */
+/*
+ * Choose a tree, if the policy allows trees, the ranks have one family, and there is a tree. A group with more ranks than
+ * a job ends if there is none.
+ */
 static bool choose_tree(struct manager *m, struct manager_group *g, const struct candidates *c)
 {
-	enum leaves_choice choice;
-	struct leaves_tree t;
+	enum leaves_choice choice = LEAVES_NO_USE;
+	char text[FPISA_MANAGER_TEXT];
+	struct leaves_tree t = {.n = 0};
 
-	if (!m->policy->leaves)
-		return false;
-	choice = leaves_choose(c->leaves, c->n, g->record.size, &t);
-	if (choice != LEAVES_TREE || group_is_mixed(&g->record)) {
-		say_no_tree(m, g, choice, &t);
-		return false;
+	if (m->policy->leaves)
+		choice = leaves_choose(c->leaves, c->n, g->record.size, &t);
+	if (choice == LEAVES_TREE && !group_is_mixed(&g->record)) {
+		for (__u32 i = 0; i < t.n; i++)
+			take_candidate(m, g, c, t.host[i], 1);
+		for (__u32 r = 0; r < g->record.size; r++)
+			g->record.rank[r].leaf = t.leaf[r];
+		return true;
 	}
-	for (__u32 i = 0; i < t.n; i++)
-		take_candidate(m, g, c, t.host[i], 1);
-	memcpy(g->record.leaf, t.leaf, sizeof(t.leaf));
-	return true;
+	explain_no_tree(g, choice, &t, text);
+	if (g->record.size > FPISA_MAX_WORKERS)
+		manager_end(m, g, FPISA_MANAGER_R_size, "%s", text);
+	else if (choice != LEAVES_NO_USE)
+		m->ops->say(m->arg, text);
+	return false;
 }
 
 /* Choose the aggregators that share each vector. */
@@ -541,20 +558,23 @@ static void choose_shares(struct manager *m, struct manager_group *g, struct can
 void manager_choose(struct manager *m, struct manager_group *g)
 {
 	struct candidates c = {.n = 0};
+	struct fpisa_ranks near;
 
-	for (__u32 r = 0; r < g->record.size; r++)
-		c.rack_of_rank[r] = manager_rack_of(m->policy, &g->record.address[r]);
+	for (__u32 r = 0; r < g->record.size; r++) {
+		c.rack_of_rank[r] = manager_rack_of(m->policy, &g->record.rank[r].address);
+		g->record.rank[r].leaf = 0;
+	}
 	/* A group within one rack does not use other racks, if its rack has an aggregator. */
-	if (ranks_of_rack(g, &c, c.rack_of_rank[0]) == fpisa_manager_all(g->record.size))
+	near = ranks_of_rack(g, &c, c.rack_of_rank[0]);
+	if (fpisa_ranks_count(&near) == g->record.size)
 		list_candidates(m, g, c.rack_of_rank[0], &c);
 	if (!c.n)
 		list_candidates(m, g, -1, &c);
 	g->record.elsewhere = 1;
 	g->record.aggregators = 0;
 	memset(g->record.aggregator, 0, sizeof(g->record.aggregator));
-	memset(g->record.leaf, 0, sizeof(g->record.leaf));
 	memset(g->record.rack, 0, sizeof(g->record.rack));
-	if (!choose_tree(m, g, &c))
+	if (!choose_tree(m, g, &c) && !g->over.reason)
 		choose_shares(m, g, &c);
 }
 
@@ -593,7 +613,7 @@ static void note_held(struct manager *m, struct manager_group *g, const struct m
 {
 	for (__u32 i = 0; i < g->record.aggregators; i++)
 		if (manager_aggregator_of(m, g, i) == a)
-			g->unheld &= ~(1u << i);
+			g->unheld[i] = false;
 }
 
 bool manager_aggregator_message(struct manager *m, struct manager_caller *c, const struct fpisa_manager_message *msg)

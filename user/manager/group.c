@@ -12,16 +12,20 @@
 #include "lib/base/address.h"
 #include "members.h"
 
+#define PENDING_MS 1000 /* interval at which the ranks of a large group learn which ranks have joined */
+
 /* Refuse an impossible request: tell the caller why, and hang up. */
 __attribute__((format(printf, 5, 6))) static void refuse_caller(struct manager *m, struct manager_caller *c,
-								enum fpisa_manager_reason reason, __u64 ranks,
-								const char *format, ...)
+								enum fpisa_manager_reason reason,
+								const struct fpisa_ranks *ranks, const char *format, ...)
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REFUSED);
 	va_list ap;
 
 	m->count.refused[reason]++;
-	msg.refusal = (struct fpisa_manager_refusal){.reason = reason, .index = FPISA_MANAGER_NO_JOB, .ranks = ranks};
+	msg.refusal = (struct fpisa_manager_refusal){.reason = (__u16)reason, .index = FPISA_MANAGER_NO_JOB};
+	if (ranks)
+		fpisa_manager_name_ranks(&msg.refusal, ranks);
 	va_start(ap, format);
 	vsnprintf(msg.refusal.text, sizeof(msg.refusal.text), format, ap);
 	va_end(ap);
@@ -39,8 +43,13 @@ __attribute__((format(printf, 5, 6))) static void refuse_caller(struct manager *
  */
 static bool has_name(const struct manager_group *g, const struct manager_caller *c, const char *name)
 {
-	return g->record.id && !g->record.left && !g->record.gone && !strcmp(g->record.name, name) &&
+	return g->record.id && !group_ends(&g->record) && !strcmp(g->record.name, name) &&
 	       !strcmp(g->record.owner, c->owner);
+}
+
+static bool is_large(const struct manager_group *g)
+{
+	return g->record.size > FPISA_MAX_WORKERS;
 }
 
 static struct manager_group *find_name(struct manager *m, const struct manager_caller *c, const char *name)
@@ -57,7 +66,7 @@ static void put_in(struct manager *m, struct manager_group *g, struct manager_ca
 	c->rank = rank;
 	g->caller[rank] = c;
 	g->state[rank] = RANK_HERE;
-	g->record.address[rank] = c->address;
+	g->record.rank[rank].address = c->address;
 }
 
 static void take_out(struct manager_group *g, struct manager_caller *c, enum manager_rank state)
@@ -73,9 +82,7 @@ static struct fpisa_manager_message joined_message(const struct manager_group *g
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_JOINED);
 
-	msg.members = (struct fpisa_manager_members){.ranks = manager_in(g, RANK_HERE) | manager_in(g, RANK_AWAY),
-						     .group = g->record.id,
-						     .secret = g->record.secret};
+	msg.members = (struct fpisa_manager_members){.group = g->record.id, .secret = g->record.secret};
 	return msg;
 }
 
@@ -85,24 +92,58 @@ static void set_local(struct manager_group *g)
 	struct group_record *r = &g->record;
 	__u32 k = 1;
 
-	while (k < r->size && fpisa_is_ipv4(&r->address[k]) == fpisa_is_ipv4(&r->address[0]))
+	while (k < r->size && fpisa_is_ipv4(&r->rank[k].address) == fpisa_is_ipv4(&r->rank[0].address))
 		k++;
 	r->local = g->caller[0]->local;
 	r->other = k < r->size ? g->caller[k]->local : FPISA_NO_ADDRESS;
 }
 
-/* Tell the waiting ranks which ranks have joined. If all have, complete the group. */
-static void tell_gathering(struct manager *m, struct manager_group *g)
+/* Tell the rank of a connection, or all ranks for NULL, which ranks have joined. */
+static void tell_pending(struct manager *m, struct manager_group *g, struct manager_caller *to)
 {
+	const struct fpisa_ranks here = manager_in(g, RANK_HERE);
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_PENDING);
 
-	msg.members.ranks = manager_in(g, RANK_HERE);
-	if (msg.members.ranks != fpisa_manager_all(g->record.size)) {
-		manager_tell(m, g, msg.members.ranks, &msg);
+	for (; msg.members.first < g->record.size; msg.members.first += FPISA_MANAGER_PART) {
+		memcpy(msg.members.ranks, &here.word[msg.members.first / 64], sizeof(msg.members.ranks));
+		if (to)
+			m->ops->send(m->arg, to, &msg);
+		else
+			manager_tell_all(m, g, &msg);
+	}
+}
+
+/*
+ * Tell the waiting ranks that the set of ranks has changed, perhaps by the newcomer `c`. Of a large group, tell only the
+ * newcomer now.
+ */
+static void tell_change(struct manager *m, struct manager_group *g, struct manager_caller *c)
+{
+	if (!is_large(g)) {
+		tell_pending(m, g, NULL);
 		return;
 	}
+	if (c)
+		tell_pending(m, g, c);
+	g->untold = true;
+}
+
+static void tell_untold(struct manager *m, struct manager_group *g)
+{
+	if (!g->untold || g->whole || m->now_ms < g->told_ms + PENDING_MS)
+		return;
+	g->untold = false;
+	g->told_ms = m->now_ms;
+	tell_pending(m, g, NULL);
+}
+
+/* Complete the group, because all ranks have joined. If it cannot have a tree that it needs, all ranks are refused. */
+static void complete(struct manager *m, struct manager_group *g)
+{
+	struct fpisa_manager_message msg;
+
 	g->whole = true;
-	g->record.joined = msg.members.ranks;
+	g->record.joined = fpisa_ranks_all(g->record.size);
 	m->count.groups++;
 	g->record.secret = m->ops->random(m->arg);
 	g->record.since = m->wall_s;
@@ -110,7 +151,17 @@ static void tell_gathering(struct manager *m, struct manager_group *g)
 	manager_choose(m, g);
 	manager_record(m, g);
 	msg = joined_message(g);
-	manager_tell(m, g, fpisa_manager_all(g->record.size), &msg);
+	if (!g->over.reason)
+		manager_tell_all(m, g, &msg);
+}
+
+static bool all_are_here(const struct manager_group *g)
+{
+	__u32 r = 0;
+
+	while (r < g->record.size && g->state[r] == RANK_HERE)
+		r++;
+	return r == g->record.size;
 }
 
 static struct manager_group *make_group(struct manager *m, struct manager_caller *c, const struct fpisa_manager_join *j)
@@ -120,20 +171,27 @@ static struct manager_group *make_group(struct manager *m, struct manager_caller
 	__u32 ending = manager_ending(m, c->owner);
 
 	if (j->size > m->policy->size) {
-		refuse_caller(m, c, FPISA_MANAGER_R_size, 0,
+		refuse_caller(m, c, FPISA_MANAGER_R_size, NULL,
 			      "group %s: the group has %u ranks, but the manager allows %u; raise size in [manager]",
 			      j->name, j->size, m->policy->size);
 		return NULL;
 	}
+	if (j->size > FPISA_MAX_WORKERS && !m->policy->leaves) {
+		refuse_caller(
+			m, c, FPISA_MANAGER_R_size, NULL,
+			"group %s: the group has %u ranks, and without a tree a group has up to %d; set leaves = yes in [manager]",
+			j->name, j->size, FPISA_MAX_WORKERS);
+		return NULL;
+	}
 	if (used.groups >= quota.groups) {
-		refuse_caller(m, c, FPISA_MANAGER_R_quota, 0,
+		refuse_caller(m, c, FPISA_MANAGER_R_quota, NULL,
 			      "group %s: key '%s' has reached its limit of %u groups; raise key-groups or end a group",
 			      j->name, c->owner, used.groups);
 		return NULL;
 	}
 	if (used.groups + ending >= 2 * quota.groups) {
 		refuse_caller(
-			m, c, FPISA_MANAGER_R_quota, 0,
+			m, c, FPISA_MANAGER_R_quota, NULL,
 			"group %s: key '%s' has %u groups that still have live ranks after others left or died; end the remaining ranks, or raise key-groups",
 			j->name, c->owner, ending);
 		return NULL;
@@ -142,7 +200,7 @@ static struct manager_group *make_group(struct manager *m, struct manager_caller
 		if (!m->group[i].record.id)
 			g = &m->group[i];
 	if (!g) {
-		refuse_caller(m, c, FPISA_MANAGER_R_pool, 0,
+		refuse_caller(m, c, FPISA_MANAGER_R_pool, NULL,
 			      "group %s: the manager has reached its limit of %d groups; end another group", j->name,
 			      GROUPS);
 		return NULL;
@@ -158,29 +216,32 @@ static struct manager_group *make_group(struct manager *m, struct manager_caller
 static void join(struct manager *m, struct manager_caller *c, const struct fpisa_manager_join *j)
 {
 	struct manager_group *g = find_name(m, c, j->name);
+	struct fpisa_ranks named;
 
 	if (c->place >= 0 || c->aggregator) {
-		refuse_caller(m, c, FPISA_MANAGER_R_order, 0,
+		refuse_caller(m, c, FPISA_MANAGER_R_order, NULL,
 			      "this connection already belongs to a group or an aggregator; open another connection");
 		return;
 	}
 	if (g && g->whole) {
-		refuse_caller(m, c, FPISA_MANAGER_R_name, 0,
+		refuse_caller(m, c, FPISA_MANAGER_R_name, NULL,
 			      "group %s: a group of this name exists, with %u ranks; take another name, or see fpisa "
 			      "group show",
 			      j->name, g->record.size);
 		return;
 	}
 	if (g && g->record.size != j->size) {
+		named = manager_in(g, RANK_HERE);
 		refuse_caller(
-			m, c, FPISA_MANAGER_R_size, manager_in(g, RANK_HERE),
+			m, c, FPISA_MANAGER_R_size, &named,
 			"group %s: rank %u joined with size %u, but the other ranks with size %u; give all ranks one size",
 			j->name, j->rank, j->size, g->record.size);
 		return;
 	}
 	if (g && g->state[j->rank] == RANK_HERE) {
+		named = fpisa_ranks_one(j->rank);
 		refuse_caller(
-			m, c, FPISA_MANAGER_R_rank, 1ull << j->rank,
+			m, c, FPISA_MANAGER_R_rank, &named,
 			"group %s: another process has joined as rank %u; end that process or give each process its own rank",
 			j->name, j->rank);
 		return;
@@ -191,7 +252,10 @@ static void join(struct manager *m, struct manager_caller *c, const struct fpisa
 		return;
 	c->rate = j->rate;
 	put_in(m, g, c, j->rank);
-	tell_gathering(m, g);
+	if (all_are_here(g))
+		complete(m, g);
+	else
+		tell_change(m, g, c);
 }
 
 /* -- coming back ------------------------------------------------------------ */
@@ -205,49 +269,72 @@ static struct manager_group *find_return(struct manager *m, const struct manager
 
 		if (r->id == j->group && g->whole && r->secret == j->secret && r->size == j->size &&
 		    !strcmp(r->name, j->name) && !strcmp(r->owner, c->owner) &&
-		    fpisa_same_address(&r->address[j->rank], &c->address))
+		    fpisa_same_address(&r->rank[j->rank].address, &c->address))
 			return g;
 	}
 	return NULL;
 }
 
-static struct fpisa_manager_message left_message(const struct manager_group *g, __u32 rank)
+/* Tell the rank of a connection, or all ranks for NULL, which ranks have left. One message has ranks with equal calls. */
+static void tell_left(struct manager *m, struct manager_group *g, struct manager_caller *to, struct fpisa_ranks left)
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_LEFT);
 
-	msg.leave = (struct fpisa_manager_leave){.rank = rank, .calls = g->record.calls[rank]};
-	return msg;
+	for (__u32 r = fpisa_ranks_next(&left, 0); r < FPISA_MAX_RANKS; r = fpisa_ranks_next(&left, r)) {
+		msg.left = (struct fpisa_manager_left){.calls = g->record.rank[r].calls,
+						       .first = r / FPISA_MANAGER_PART * FPISA_MANAGER_PART};
+		for (__u32 k = r; k < msg.left.first + FPISA_MANAGER_PART; k = fpisa_ranks_next(&left, k + 1)) {
+			if (g->record.rank[k].calls != msg.left.calls)
+				continue;
+			msg.left.ranks[(k - msg.left.first) / 64] |= 1ull << k % 64;
+			fpisa_ranks_remove(&left, k);
+		}
+		if (to)
+			m->ops->send(m->arg, to, &msg);
+		else
+			manager_tell_all(m, g, &msg);
+	}
 }
 
-static struct fpisa_manager_message gone_message(__u64 ranks, enum fpisa_manager_cause cause)
+/* Tell the rank of a connection, or all ranks for NULL, which ranks are dead. The last message has the cause. */
+static void tell_gone(struct manager *m, struct manager_group *g, struct manager_caller *to,
+		      const struct fpisa_ranks *ranks, enum fpisa_manager_cause cause)
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_GONE);
 
-	msg.members.ranks = ranks;
-	msg.members.cause = cause;
-	return msg;
+	for (__u32 next, r = fpisa_ranks_next(ranks, 0); r < FPISA_MAX_RANKS; r = next) {
+		msg.members.first = r / FPISA_MANAGER_PART * FPISA_MANAGER_PART;
+		next = fpisa_ranks_next(ranks, msg.members.first + FPISA_MANAGER_PART);
+		memcpy(msg.members.ranks, &ranks->word[msg.members.first / 64], sizeof(msg.members.ranks));
+		msg.members.cause = next < FPISA_MAX_RANKS ? 0 : cause;
+		if (to)
+			m->ops->send(m->arg, to, &msg);
+		else
+			manager_tell_all(m, g, &msg);
+	}
 }
 
 /* Take a rank back, and tell it what happened while it was away. */
 static void come_back(struct manager *m, struct manager_caller *c, const struct fpisa_manager_join *j)
 {
 	struct manager_group *g = find_return(m, c, j);
+	const struct fpisa_ranks own = fpisa_ranks_one(j->rank);
 	struct fpisa_manager_message msg;
 
 	if (c->place >= 0 || c->aggregator) {
-		refuse_caller(m, c, FPISA_MANAGER_R_order, 0,
+		refuse_caller(m, c, FPISA_MANAGER_R_order, NULL,
 			      "this connection already belongs to a group or an aggregator; open another connection");
 		return;
 	}
 	if (g && g->state[j->rank] == RANK_GONE) {
-		refuse_caller(m, c, FPISA_MANAGER_R_gone, 1ull << j->rank,
+		refuse_caller(m, c, FPISA_MANAGER_R_gone, &own,
 			      "group %s: rank %u was given up because its connection had ended; join again at all "
 			      "ranks",
 			      j->name, j->rank);
 		return;
 	}
 	if (!g || (g->state[j->rank] != RANK_HERE && g->state[j->rank] != RANK_AWAY)) {
-		refuse_caller(m, c, FPISA_MANAGER_R_unknown, 0,
+		refuse_caller(m, c, FPISA_MANAGER_R_unknown, NULL,
 			      "group %s: the group no longer exists, or this process is not its rank %u; join "
 			      "again at all ranks",
 			      j->name, j->rank);
@@ -268,26 +355,21 @@ static void come_back(struct manager *m, struct manager_caller *c, const struct 
 		m->ops->send(m->arg, c, &msg);
 	}
 	manager_tell_refusals(m, g, j->rank);
-	for (__u32 r = 0; r < g->record.size; r++)
-		if (g->record.left >> r & 1) {
-			msg = left_message(g, r);
-			m->ops->send(m->arg, c, &msg);
-		}
-	if (g->record.gone) {
-		msg = gone_message(g->record.gone, g->record.cause);
-		m->ops->send(m->arg, c, &msg);
-	}
+	tell_left(m, g, c, g->record.left);
+	tell_gone(m, g, c, &g->record.gone, g->record.cause);
 }
 
 void manager_restore(struct manager *m, __u32 place, const struct group_record *r)
 {
 	struct manager_group *g = &m->group[place];
 
-	g->record = *r;
+	memcpy(&g->record, r, group_record_bytes(r));
 	g->whole = true;
 	g->away_ms = g->back_ms = m->now_ms + FPISA_MANAGER_RETURN_MS;
 	for (__u32 k = 0; k < r->size; k++)
-		g->state[k] = r->gone >> k & 1 ? RANK_GONE : r->left >> k & 1 ? RANK_LEFT : RANK_AWAY;
+		g->state[k] = fpisa_ranks_has(&r->gone, k) ? RANK_GONE :
+			      fpisa_ranks_has(&r->left, k) ? RANK_LEFT :
+							     RANK_AWAY;
 	manager_restore_jobs(g);
 	manager_end_if_empty(m, g);
 }
@@ -300,47 +382,61 @@ static void stop_waiting(struct manager *m, struct manager_caller *c)
 	struct manager_group *g = &m->group[c->place];
 
 	take_out(g, c, RANK_ABSENT);
-	if (manager_in(g, RANK_HERE))
-		tell_gathering(m, g);
+	tell_change(m, g, NULL);
 	manager_end_if_empty(m, g);
 }
 
-static void give_up(struct manager *m, struct manager_group *g, __u64 ranks, enum fpisa_manager_cause cause)
+static void give_up(struct manager *m, struct manager_group *g, const struct fpisa_ranks *ranks,
+		    enum fpisa_manager_cause cause)
 {
-	struct fpisa_manager_message msg = gone_message(ranks, cause);
+	const struct fpisa_ranks news = fpisa_ranks_without(ranks, &g->record.gone);
+	/* The first death ends the group for all ranks. */
+	const bool first = !is_large(g) || !fpisa_ranks_any(&g->record.gone);
 
-	for (__u32 r = 0; r < g->record.size; r++) {
-		if (!(ranks >> r & 1))
-			continue;
+	FPISA_EACH_RANK(r, ranks) {
 		if (g->caller[r])
 			g->caller[r]->place = -1;
 		g->caller[r] = NULL;
 		g->state[r] = RANK_GONE;
 	}
-	m->count.gone += (__u64)__builtin_popcountll(ranks & ~g->record.gone);
-	g->record.gone |= ranks;
+	m->count.gone += fpisa_ranks_count(&news);
+	g->record.gone = fpisa_ranks_or(&g->record.gone, ranks);
 	g->record.cause = cause;
-	manager_record(m, g);
-	manager_tell(m, g, manager_in(g, RANK_HERE), &msg);
+	if (first) {
+		manager_record(m, g);
+		tell_gone(m, g, NULL, ranks, cause);
+	}
+	g->unrecorded |= !first;
 	manager_end_if_empty(m, g);
 }
 
 void manager_lost(struct manager *m, struct manager_caller *who, enum fpisa_manager_cause cause)
 {
+	const struct fpisa_ranks own = fpisa_ranks_one(who->rank);
+
 	if (who->aggregator)
 		manager_aggregator_lost(m, who, cause);
 	if (who->place < 0)
 		return;
 	if (m->group[who->place].whole)
-		give_up(m, &m->group[who->place], 1ull << who->rank, cause);
+		give_up(m, &m->group[who->place], &own, cause);
 	else
 		stop_waiting(m, who);
+}
+
+/* Record the ranks that have left or died, and tell the others which have left. */
+static void catch_up(struct manager *m, struct manager_group *g)
+{
+	if (g->unrecorded)
+		manager_record(m, g);
+	tell_left(m, g, NULL, g->leaving);
+	g->unrecorded = false;
+	g->leaving = FPISA_NO_RANKS;
 }
 
 static void leave(struct manager *m, struct manager_caller *c, __u64 calls)
 {
 	struct manager_group *g = &m->group[c->place];
-	struct fpisa_manager_message msg;
 	__u32 rank = c->rank;
 
 	if (!g->whole) {
@@ -350,11 +446,12 @@ static void leave(struct manager *m, struct manager_caller *c, __u64 calls)
 	}
 	take_out(g, c, RANK_LEFT);
 	m->ops->hang_up(m->arg, c);
-	g->record.left |= 1ull << rank;
-	g->record.calls[rank] = calls;
-	manager_record(m, g);
-	msg = left_message(g, rank);
-	manager_tell(m, g, manager_in(g, RANK_HERE), &msg);
+	fpisa_ranks_add(&g->record.left, rank);
+	g->record.rank[rank].calls = calls;
+	fpisa_ranks_add(&g->leaving, rank);
+	g->unrecorded = true;
+	if (!is_large(g))
+		catch_up(m, g);
 	manager_job_without(m, g, rank);
 	manager_end_if_empty(m, g);
 }
@@ -362,52 +459,62 @@ static void leave(struct manager *m, struct manager_caller *c, __u64 calls)
 void manager_kill(struct manager *m, __u32 place, __u64 id)
 {
 	struct manager_group *g = &m->group[place];
-	struct fpisa_manager_message msg;
+	const struct fpisa_ranks all = fpisa_ranks_all(g->record.size);
+	struct fpisa_ranks gone, news;
 
 	if (!id || g->record.id != id)
 		return;
-	msg = gone_message(fpisa_manager_all(g->record.size), FPISA_MANAGER_KILLED);
 	for (__u32 r = 0; r < g->record.size; r++) {
 		struct manager_caller *c = g->caller[r];
 
 		if (!c)
 			continue;
 		take_out(g, c, RANK_GONE);
-		m->ops->send(m->arg, c, &msg);
+		tell_gone(m, g, c, &all, FPISA_MANAGER_KILLED);
 		m->ops->hang_up(m->arg, c);
 	}
 	for (__u32 r = 0; r < g->record.size; r++)
 		g->state[r] = RANK_GONE;
+	gone = fpisa_ranks_without(&all, &g->record.left);
+	news = fpisa_ranks_without(&gone, &g->record.gone);
 	if (g->whole)
-		m->count.gone += (__u64)__builtin_popcountll(msg.members.ranks & ~g->record.left & ~g->record.gone);
-	g->record.gone = fpisa_manager_all(g->record.size) & ~g->record.left;
+		m->count.gone += fpisa_ranks_count(&news);
+	g->record.gone = gone;
 	g->record.cause = FPISA_MANAGER_KILLED;
 	if (g->whole)
 		manager_record(m, g);
 	manager_end_if_empty(m, g);
 }
 
+static void group_tick(struct manager *m, struct manager_group *g)
+{
+	const struct fpisa_ranks away = manager_in(g, RANK_AWAY);
+
+	tell_untold(m, g);
+	catch_up(m, g);
+	manager_job_tick(m, g);
+	if (m->now_ms >= g->away_ms && fpisa_ranks_any(&away))
+		give_up(m, g, &away, FPISA_MANAGER_AWAY);
+}
+
 void manager_tick(struct manager *m)
 {
 	manager_aggregators_tick(m);
-	for (int i = 0; i < GROUPS; i++) {
-		struct manager_group *g = &m->group[i];
-		__u64 away = g->record.id ? manager_in(g, RANK_AWAY) : 0;
-
-		if (away && m->now_ms >= g->away_ms)
-			give_up(m, g, away, FPISA_MANAGER_AWAY);
-		if (g->record.id)
-			manager_job_tick(m, g);
-	}
+	for (int i = 0; i < GROUPS; i++)
+		if (m->group[i].record.id)
+			group_tick(m, &m->group[i]);
 }
 
 void manager_record_gathering(struct manager *m)
 {
 	for (int i = 0; i < GROUPS; i++) {
 		struct manager_group *g = &m->group[i];
-		__u64 here = manager_in(g, RANK_HERE);
+		struct fpisa_ranks here;
 
-		if (!g->record.id || g->whole || g->record.joined == here)
+		if (!g->record.id || g->whole)
+			continue;
+		here = manager_in(g, RANK_HERE);
+		if (fpisa_ranks_same(&g->record.joined, &here))
 			continue;
 		g->record.joined = here;
 		manager_record(m, g);
@@ -424,6 +531,7 @@ void manager_record_gathering(struct manager *m)
 static void compare_waits(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_waits *w)
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REFUSED);
+	struct fpisa_ranks both = fpisa_ranks_one(rank);
 	__u32 other = 0;
 
 	g->waits[rank] = *w;
@@ -432,14 +540,19 @@ static void compare_waits(struct manager *m, struct manager_group *g, __u32 rank
 	if (other == g->record.size)
 		return;
 	m->count.refused[FPISA_MANAGER_R_differs]++;
-	msg.refusal = (struct fpisa_manager_refusal){
-		.reason = FPISA_MANAGER_R_differs, .index = FPISA_MANAGER_NO_JOB, .ranks = 1ull << rank | 1ull << other};
+	msg.refusal = (struct fpisa_manager_refusal){.reason = FPISA_MANAGER_R_differs, .index = FPISA_MANAGER_NO_JOB};
+	fpisa_ranks_add(&both, other);
+	fpisa_manager_name_ranks(&msg.refusal, &both);
 	snprintf(msg.refusal.text, sizeof(msg.refusal.text),
 		 "group %s: call %llu of rank %u differs from that of rank %u; all ranks must make the same calls in "
 		 "the same order, whatever their types",
 		 g->record.name, (unsigned long long)w->call, rank, other);
 	m->ops->refused(m->arg, g->caller[rank], FPISA_MANAGER_R_differs, msg.refusal.text);
-	manager_tell(m, g, manager_in(g, RANK_HERE), &msg);
+	if (g->differs)
+		manager_tell_rank(m, g, rank, &msg);
+	else
+		manager_tell_all(m, g, &msg);
+	g->differs = is_large(g);
 }
 
 /* Handle a message that only a rank of a complete group may send. Return false if it is another message. */
@@ -474,7 +587,7 @@ static bool refuse_link_local(struct manager *m, struct manager_caller *c)
 	if (!fpisa_is_link_local(&c->address))
 		return false;
 	refuse_caller(
-		m, c, FPISA_MANAGER_R_busy, 0,
+		m, c, FPISA_MANAGER_R_busy, NULL,
 		"this host's address %s is link-local; wait until its global address is no longer tentative, or add one",
 		fpisa_address_text(&c->address, a));
 	return true;
@@ -493,7 +606,7 @@ void manager_message(struct manager *m, struct manager_caller *from, const struc
 			return;
 		manager_register(m, from, &msg->reg, &why);
 		if (why.reason)
-			refuse_caller(m, from, why.reason, 0, "%s", why.text);
+			refuse_caller(m, from, why.reason, NULL, "%s", why.text);
 		return;
 	case FPISA_MANAGER_JOIN:
 		if (!refuse_link_local(m, from))
@@ -520,7 +633,7 @@ void manager_message(struct manager *m, struct manager_caller *from, const struc
 			return;
 		break;
 	}
-	refuse_caller(m, from, FPISA_MANAGER_R_order, 0,
+	refuse_caller(m, from, FPISA_MANAGER_R_order, NULL,
 		      "unexpected message: JOIN or RETURN must come first; install one release on all "
 		      "hosts");
 }

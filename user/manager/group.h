@@ -14,7 +14,7 @@
  * Maximum number of connections at a time: those of ranks and aggregators, those that are not in a group yet, and
  * refused connections. The process has 64 other descriptors.
  */
-#define MANAGER_CONNECTIONS (GROUPS * FPISA_MAX_WORKERS + AGGREGATORS + 2 * MANAGER_WAITING)
+#define MANAGER_CONNECTIONS (FPISA_MAX_RANKS + AGGREGATORS + 2 * MANAGER_WAITING)
 #define MANAGER_DESCRIPTORS (MANAGER_CONNECTIONS + 64)
 
 /* A connection that makes requests. It belongs to the caller of these functions, and stays until manager_lost(). */
@@ -78,18 +78,18 @@ enum manager_rank { RANK_ABSENT, RANK_HERE, RANK_AWAY, RANK_LEFT, RANK_GONE };
 
 struct manager_group_job {
 	enum fpisa_group_job state;
-	__u64 asked, bound; /* bitmaps of ranks that have asked for the job, and that have bound their port */
-	__u32 window;	    /* window of the current attempt */
-	__u16 elements;	    /* in a frame, if the ranks did not give them and an aggregator has a small MTU; else 0 */
-	__u32 halved;	    /* halvings of the window at the current aggregator, which had no room */
-	__u64 used;	    /* numbers that the jobs of a tree cannot have, because a leaf uses them for another job */
-	int tries;	    /* attempts to find free ports */
-	__u32 next_port;    /* first port that has not been tried */
-	__u64 making_ms;    /* when the manager began to create the job */
-	__u32 at;	    /* index of the aggregator that creates the job; they create it one after the other */
-	__u32 there;	    /* bitmap of aggregators that have created the job */
+	struct fpisa_ranks asked, bound; /* ranks that have asked for the job, and that have bound their port */
+	__u32 window;			 /* window of the current attempt */
+	__u16 elements;	 /* in a frame, if the ranks did not give them and an aggregator has a small MTU; else 0 */
+	__u32 halved;	 /* halvings of the window at the current aggregator, which had no room */
+	__u64 used;	 /* numbers that the jobs of a tree cannot have, because a leaf uses them for another job */
+	int tries;	 /* attempts to find free ports */
+	__u32 next_port; /* first port that has not been tried */
+	__u64 making_ms; /* when the manager began to create the job */
+	__u32 at;	 /* index of the aggregator that creates the job; they create it one after the other */
+	bool there[GROUP_AGGREGATORS];	  /* aggregators that have created the job */
 	enum fpisa_manager_reason reason; /* why the job is refused to all ranks; 0: it is not refused */
-	__u64 ranks;
+	struct fpisa_ranks ranks;	  /* ranks that the refusal names */
 	char text[FPISA_MANAGER_TEXT];
 };
 
@@ -98,11 +98,21 @@ struct manager_group {
 	bool whole;		    /* all ranks have joined */
 	__u64 away_ms;		    /* deadline of ranks that are away */
 	__u64 back_ms;		    /* deadline of aggregators after a restart; 0: the group does not wait */
-	__u32 unheld; /* bitmap of aggregators that have not yet confirmed, after the restart, that they hold the jobs */
+	/* aggregators that have not yet confirmed, after the restart, that they hold the jobs */
+	bool unheld[GROUP_AGGREGATORS];
+	/*
+	 * The ranks and the record of a large group learn of some changes later, in manager_tick(). Otherwise the number of
+	 * messages would grow with the square of the number of ranks.
+	 */
+	bool untold;			   /* not all ranks know which ranks have joined */
+	__u64 told_ms;			   /* when they learnt it last */
+	struct fpisa_ranks leaving;	   /* ranks that have left, which the others do not know yet */
+	bool unrecorded;		   /* the record lacks ranks that have left or died */
+	bool differs;			   /* ranks have made different calls, which all connected ranks know */
 	struct fpisa_manager_refusal over; /* why all further calls fail; reason 0: the group lives */
-	enum manager_rank state[FPISA_MAX_WORKERS];
-	struct manager_caller *caller[FPISA_MAX_WORKERS];
-	struct fpisa_manager_waits waits[FPISA_MAX_WORKERS]; /* call that each rank waits for, as it last said */
+	enum manager_rank state[FPISA_MAX_RANKS];
+	struct manager_caller *caller[FPISA_MAX_RANKS];
+	struct fpisa_manager_waits waits[FPISA_MAX_RANKS]; /* call that each rank waits for, as it last said */
 	struct manager_group_job job[FPISA_MANAGER_JOBS];
 };
 

@@ -25,22 +25,30 @@ static struct manager_group_job *job_of(struct manager_group *g, __u32 index, st
 
 /* -- refusals --------------------------------------------------------------- */
 
-static void tell_refusal(struct manager *m, struct manager_group *g, __u32 index, __u64 ranks)
+static struct fpisa_manager_message refusal_of(const struct manager_group *g, __u32 index)
 {
 	const struct manager_group_job *j = &g->job[index];
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REFUSED);
 
-	msg.refusal = (struct fpisa_manager_refusal){.reason = j->reason, .index = index, .ranks = j->ranks};
+	msg.refusal = (struct fpisa_manager_refusal){.reason = (__u16)j->reason, .index = index};
+	fpisa_manager_name_ranks(&msg.refusal, &j->ranks);
 	snprintf(msg.refusal.text, sizeof(msg.refusal.text), "%s", j->text);
-	manager_tell(m, g, ranks, &msg);
+	return msg;
+}
+
+static void tell_refusal(struct manager *m, struct manager_group *g, __u32 index, __u32 rank)
+{
+	const struct fpisa_manager_message msg = refusal_of(g, index);
+
+	manager_tell_rank(m, g, rank, &msg);
 }
 
 /* Log the refusal once, for the first of these ranks that is connected. */
-static void say_refused(struct manager *m, const struct manager_group *g, __u64 ranks, enum fpisa_manager_reason reason,
-			const char *text)
+static void say_refused(struct manager *m, const struct manager_group *g, const struct fpisa_ranks *ranks,
+			enum fpisa_manager_reason reason, const char *text)
 {
-	for (__u32 r = 0; r < g->record.size; r++)
-		if (ranks >> r & 1 && g->caller[r]) {
+	FPISA_EACH_RANK(r, ranks)
+		if (g->caller[r]) {
 			m->ops->refused(m->arg, g->caller[r], reason, text);
 			return;
 		}
@@ -50,16 +58,18 @@ static void say_refused(struct manager *m, const struct manager_group *g, __u64 
  * Refuse a rank's request for a second job with an index. The rank has the first job, or will have it. That job stays,
  * and the other ranks are not told.
  */
-static void tell_refusal_of_another(struct manager *m, struct manager_group *g, __u32 index, __u64 rank)
+static void tell_refusal_of_another(struct manager *m, struct manager_group *g, __u32 index, __u32 rank)
 {
+	const struct fpisa_ranks own = fpisa_ranks_one(rank);
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REFUSED);
 
-	msg.refusal = (struct fpisa_manager_refusal){.reason = FPISA_MANAGER_R_differs, .index = index, .ranks = rank};
+	msg.refusal = (struct fpisa_manager_refusal){.reason = FPISA_MANAGER_R_differs, .index = index};
+	fpisa_manager_name_ranks(&msg.refusal, &own);
 	snprintf(msg.refusal.text, sizeof(msg.refusal.text),
 		 "group %s: job %u is not the job that this rank asks for now; it asked for that one earlier",
 		 g->record.name, index);
-	say_refused(m, g, rank, FPISA_MANAGER_R_differs, msg.refusal.text);
-	manager_tell(m, g, rank, &msg);
+	say_refused(m, g, &own, FPISA_MANAGER_R_differs, msg.refusal.text);
+	manager_tell_rank(m, g, rank, &msg);
 }
 
 /*
@@ -83,11 +93,13 @@ static void drop(struct manager *m, struct manager_group *g, __u32 index)
  * left or died because of the refusal.
  */
 __attribute__((format(printf, 6, 7))) static void refuse_job(struct manager *m, struct manager_group *g, __u32 index,
-							     enum fpisa_manager_reason reason, __u64 ranks,
-							     const char *format, ...)
+							     enum fpisa_manager_reason reason,
+							     const struct fpisa_ranks *ranks, const char *format, ...)
 {
 	struct group_job *record;
 	struct manager_group_job *j = job_of(g, index, &record);
+	struct fpisa_manager_message msg;
+	struct fpisa_ranks culprits;
 	va_list ap;
 
 	va_start(ap, format);
@@ -95,21 +107,24 @@ __attribute__((format(printf, 6, 7))) static void refuse_job(struct manager *m, 
 	va_end(ap);
 	m->count.refused[reason]++;
 	j->reason = reason;
-	j->ranks = ranks;
+	j->ranks = ranks ? *ranks : FPISA_NO_RANKS;
 	if (j->state != FPISA_GROUP_JOB_MAKING && j->state != FPISA_GROUP_JOB_MADE)
 		drop(m, g, index);
-	say_refused(m, g, ranks & j->asked ?: j->asked, reason, j->text);
-	tell_refusal(m, g, index, fpisa_manager_all(g->record.size));
+	culprits = fpisa_ranks_and(&j->ranks, &j->asked);
+	say_refused(m, g, fpisa_ranks_any(&culprits) ? &culprits : &j->asked, reason, j->text);
+	msg = refusal_of(g, index);
+	manager_tell_all(m, g, &msg);
 }
 
 /* -- ports ------------------------------------------------------------------ */
 
 #define PORT_WORDS (65536 / 64)
 
-static bool is_at(const struct manager_group *g, __u64 ranks, const struct fpisa_address *address)
+/* Return whether one of the ranks from `first` on, before `end`, has this address. */
+static bool is_at(const struct manager_group *g, __u32 first, __u32 end, const struct fpisa_address *address)
 {
-	for (; ranks; ranks &= ranks - 1)
-		if (fpisa_same_address(&g->record.address[__builtin_ctzll(ranks)], address))
+	for (__u32 r = first; r < end; r++)
+		if (fpisa_same_address(&g->record.rank[r].address, address))
 			return true;
 	return false;
 }
@@ -120,10 +135,11 @@ static void note_port(__u64 taken[PORT_WORDS], __u16 port)
 }
 
 /*
- * Collect the ports that jobs have at the addresses of these ranks, as a bitmap. Looking for each port at each job
- * would stop the manager for a second if there are many jobs.
+ * Collect the ports that jobs have at the addresses of the ranks from `first` on, before `end`, as a bitmap. Looking for
+ * each port at each job would stop the manager for a second if there are many jobs.
  */
-static void note_ports(const struct manager *m, const struct manager_group *g, __u64 ranks, __u64 taken[PORT_WORDS])
+static void note_ports(const struct manager *m, const struct manager_group *g, __u32 first, __u32 end,
+		       __u64 taken[PORT_WORDS])
 {
 	memset(taken, 0, PORT_WORDS * sizeof(*taken));
 	for (int i = 0; i < GROUPS; i++)
@@ -133,8 +149,8 @@ static void note_ports(const struct manager *m, const struct manager_group *g, _
 			if (!fpisa_group_job_has_ports(o->job[k].state))
 				continue;
 			for (__u32 r = 0; r < o->record.size; r++)
-				if (is_at(g, ranks, &o->record.address[r]))
-					note_port(taken, o->record.job[k].port[r]);
+				if (is_at(g, first, end, &o->record.rank[r].address))
+					note_port(taken, o->record.rank[r].port[k]);
 		}
 }
 
@@ -146,15 +162,20 @@ static __u16 free_port(const struct manager *m, const __u64 taken[PORT_WORDS], _
 	return (__u16)(from <= m->policy->udp_last ? from : 0);
 }
 
-/* Choose one port for all ranks, as multicast needs, if every rank has a different address. */
+/*
+ * Choose one port for all ranks, as multicast needs, if every rank has a different address. The ranks of a large group
+ * get results from their leaves, and the search would take too long.
+ */
 static bool common_port(const struct manager *m, const struct manager_group *g, __u32 from, __u16 *port)
 {
 	__u64 taken[PORT_WORDS];
 
+	if (g->record.size > FPISA_MAX_WORKERS)
+		return false;
 	for (__u32 r = 1; r < g->record.size; r++)
-		if (is_at(g, fpisa_manager_all(r), &g->record.address[r]))
+		if (is_at(g, 0, r, &g->record.rank[r].address))
 			return false;
-	note_ports(m, g, fpisa_manager_all(g->record.size), taken);
+	note_ports(m, g, 0, g->record.size, taken);
 	port[0] = free_port(m, taken, from);
 	for (__u32 r = 1; r < g->record.size; r++)
 		port[r] = port[0];
@@ -164,15 +185,15 @@ static bool common_port(const struct manager *m, const struct manager_group *g, 
 /* Choose a port for each rank, host by host. */
 static bool own_ports(const struct manager *m, const struct manager_group *g, __u32 from, __u16 *port)
 {
-	const struct fpisa_address *address = g->record.address;
+	const struct group_rank *rank = g->record.rank;
 	__u64 taken[PORT_WORDS];
 
 	for (__u32 r = 0; r < g->record.size; r++) {
-		if (is_at(g, fpisa_manager_all(r), &address[r]))
+		if (port[r])
 			continue;
-		note_ports(m, g, 1ull << r, taken);
+		note_ports(m, g, r, r + 1, taken);
 		for (__u32 k = r; k < g->record.size; k++) {
-			if (!fpisa_same_address(&address[k], &address[r]))
+			if (!fpisa_same_address(&rank[k].address, &rank[r].address))
 				continue;
 			port[k] = free_port(m, taken, from);
 			if (!port[k])
@@ -183,47 +204,43 @@ static bool own_ports(const struct manager *m, const struct manager_group *g, __
 	return true;
 }
 
-static void tell_bind(struct manager *m, struct manager_group *g, __u32 index, __u64 ranks)
+static void tell_bind(struct manager *m, struct manager_group *g, __u32 index, __u32 rank)
 {
-	const bool tree = manager_is_tree(g, index);
+	const struct group_rank *r = &g->record.rank[rank];
+	const __u32 i = manager_is_tree(g, index) ? r->leaf : 0;
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_BIND);
 
-	for (__u32 r = 0; r < g->record.size; r++) {
-		const __u32 i = tree ? g->record.leaf[r] : 0;
-
-		if (!(ranks >> r & 1))
-			continue;
-		msg.bind = (struct fpisa_manager_bind){.index = index,
-						       .port = g->record.job[index].port[r],
-						       .address = manager_address_for(m, g, i, r),
-						       .aggregator = g->record.aggregator[i].port};
-		manager_tell(m, g, 1ull << r, &msg);
-	}
+	msg.bind = (struct fpisa_manager_bind){.index = index,
+					       .port = r->port[index],
+					       .address = manager_address_for(m, g, i, rank),
+					       .aggregator = g->record.aggregator[i].port};
+	manager_tell_rank(m, g, rank, &msg);
 }
 
 /* Choose ports that have not been tried, one for each rank, and tell the ranks to bind them. */
 static void bind_ports(struct manager *m, struct manager_group *g, __u32 index)
 {
-	struct group_job *record;
-	struct manager_group_job *j = job_of(g, index, &record);
-	__u16 port[FPISA_MAX_WORKERS] = {0};
+	struct manager_group_job *j = &g->job[index];
+	__u16 port[FPISA_MAX_RANKS] = {0};
 
 	j->state = FPISA_GROUP_JOB_ASKED; /* the ports that it had before are free */
 	if (j->tries++ == MOST_TRIES ||
 	    (!common_port(m, g, j->next_port, port) && !own_ports(m, g, j->next_port, port))) {
 		refuse_job(
-			m, g, index, FPISA_MANAGER_R_ports, 0,
+			m, g, index, FPISA_MANAGER_R_ports, NULL,
 			"group %s: each UDP port from %u to %u is in use at some rank; set other udp-ports in [manager]",
 			g->record.name, m->policy->udp_first, m->policy->udp_last);
 		return;
 	}
-	memcpy(record->port, port, sizeof(port));
-	for (__u32 r = 0; r < g->record.size; r++)
+	for (__u32 r = 0; r < g->record.size; r++) {
+		g->record.rank[r].port[index] = port[r];
 		if (port[r] >= j->next_port)
 			j->next_port = port[r] + 1;
-	j->bound = 0;
+	}
+	j->bound = FPISA_NO_RANKS;
 	j->state = FPISA_GROUP_JOB_BINDING;
-	tell_bind(m, g, index, fpisa_manager_all(g->record.size));
+	for (__u32 r = 0; r < g->record.size; r++)
+		tell_bind(m, g, index, r);
 }
 
 /* -- resources left ----------------------------------------------------------- */
@@ -243,14 +260,14 @@ static bool window_fits(struct manager *m, struct manager_group *g, __u32 index)
 	__u32 jobs = (__u32)__builtin_popcountll(m->policy->jobs), of_key, of_all, of_exact = j->window;
 
 	if (own.jobs >= quota.jobs) {
-		refuse_job(m, g, index, FPISA_MANAGER_R_quota, 0,
+		refuse_job(m, g, index, FPISA_MANAGER_R_quota, NULL,
 			   "group %s: key '%s' has reached its limit of %u jobs; raise key-jobs or end a job",
 			   g->record.name, g->record.owner, own.jobs);
 		return false;
 	}
 	if (all.jobs >= jobs) {
 		refuse_job(
-			m, g, index, FPISA_MANAGER_R_pool, 0,
+			m, g, index, FPISA_MANAGER_R_pool, NULL,
 			"group %s: the manager has given all of its %u job numbers; raise jobs in [manager] or end another job",
 			g->record.name, all.jobs);
 		return false;
@@ -266,17 +283,17 @@ static bool window_fits(struct manager *m, struct manager_group *g, __u32 index)
 		return true;
 	if (!of_all)
 		refuse_job(
-			m, g, index, FPISA_MANAGER_R_pool, 0,
+			m, g, index, FPISA_MANAGER_R_pool, NULL,
 			"group %s: the manager has given %u of its %u slots, which leaves too few for a window of %u; raise slots in [manager] or end another job",
 			g->record.name, all.slots, m->policy->slots, least);
 	else if (!of_key)
 		refuse_job(
-			m, g, index, FPISA_MANAGER_R_quota, 0,
+			m, g, index, FPISA_MANAGER_R_quota, NULL,
 			"group %s: key '%s' holds %u of its %u slots, which leaves too few for a window of %u; raise key-slots or end another job",
 			g->record.name, g->record.owner, own.slots, quota.slots, least);
 	else
 		refuse_job(
-			m, g, index, FPISA_MANAGER_R_pool, 0,
+			m, g, index, FPISA_MANAGER_R_pool, NULL,
 			"group %s: the manager has given %u of the %u slots for mode exact, which leaves too few for a window of %u; load with a larger --slots or end another job",
 			g->record.name, manager_used_exact(m), m->policy->exact_slots, least);
 	return false;
@@ -287,15 +304,22 @@ static bool allowed(struct manager *m, struct manager_group *g, __u32 index, con
 	__u8 format = s->format ?: FPISA_FORMAT_FP32, mode = s->mode ?: FPISA_MODE_FPISA;
 
 	if (!(m->policy->formats >> format & 1)) {
-		refuse_job(m, g, index, FPISA_MANAGER_R_format, 0,
+		refuse_job(m, g, index, FPISA_MANAGER_R_format, NULL,
 			   "group %s: the manager does not offer format %s; add the format to formats in [manager]",
 			   g->record.name, name_of(format_names, format));
 		return false;
 	}
 	if (!(m->policy->modes >> mode & 1)) {
-		refuse_job(m, g, index, FPISA_MANAGER_R_mode, 0,
+		refuse_job(m, g, index, FPISA_MANAGER_R_mode, NULL,
 			   "group %s: the manager does not offer mode %s; add the mode to modes in [manager]",
 			   g->record.name, name_of(mode_names, mode));
+		return false;
+	}
+	if (g->record.size > FPISA_MAX_WORKERS && !manager_is_tree(g, index)) {
+		refuse_job(
+			m, g, index, FPISA_MANAGER_R_mode, NULL,
+			"group %s: a job of %u ranks needs mode exact and the fused pipeline, and int32, which broadcasts use, has no modes; ask for mode exact, or use groups of up to %d ranks",
+			g->record.name, g->record.size, FPISA_MAX_WORKERS);
 		return false;
 	}
 	return true;
@@ -327,27 +351,44 @@ void manager_make_back(struct manager *m, struct manager_group *g, __u32 i)
 			make(m, g, k);
 }
 
-static void tell_job(struct manager *m, struct manager_group *g, __u32 index, __u64 ranks)
+/* Write the ranks of leaf `i` into JOB. */
+static void put_leaf(const struct manager_group *g, __u32 i, struct fpisa_manager_job *job)
+{
+	const struct fpisa_ranks ranks = group_leaf_ranks(&g->record, i);
+
+	job->leaf = 0;
+	memset(job->rank, 0, sizeof(job->rank));
+	FPISA_EACH_RANK(r, &ranks)
+		job->rank[job->leaf++] = (__u16)r;
+}
+
+/* Tell the job to these ranks. In a tree, tell those of each leaf apart. */
+static void tell_job(struct manager *m, struct manager_group *g, __u32 index, const struct fpisa_ranks *ranks)
 {
 	const struct group_job *record = &g->record.job[index];
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_JOB);
+	__u32 leaf = 0;
 
 	msg.job = (struct fpisa_manager_job){.index = index,
 					     .job = record->at[0],
 					     .token = record->token,
 					     .token_high = record->token_high,
 					     .spec = record->made};
-	if (manager_is_tree(g, index)) {
-		for (__u32 i = 1; i < g->record.aggregators; i++) {
-			msg.job.job = record->at[i];
-			msg.job.leaf = group_leaf_ranks(&g->record, i);
-			manager_tell(m, g, ranks & msg.job.leaf, &msg);
-		}
-		return;
-	}
-	for (__u32 i = 1; i < manager_aggregators_of(g, index); i++)
+	for (__u32 i = 1; !manager_is_tree(g, index) && i < manager_aggregators_of(g, index); i++)
 		msg.job.others[i] = record->at[i];
-	manager_tell(m, g, ranks, &msg);
+	FPISA_EACH_RANK(r, ranks) {
+		if (manager_is_tree(g, index) && g->record.rank[r].leaf != leaf) {
+			leaf = g->record.rank[r].leaf;
+			msg.job.job = record->at[leaf];
+			put_leaf(g, leaf, &msg.job);
+		}
+		manager_tell_rank(m, g, r, &msg);
+	}
+}
+
+static bool is_anywhere(const struct manager_group_job *j)
+{
+	return memchr(j->there, true, sizeof(j->there)) != NULL;
 }
 
 /*
@@ -359,7 +400,7 @@ static void end_making(struct manager *m, struct manager_group *g, __u32 index)
 	struct group_job *record;
 	struct manager_group_job *j = job_of(g, index, &record);
 
-	if (!j->there) {
+	if (!is_anywhere(j)) {
 		drop(m, g, index);
 		return;
 	}
@@ -379,10 +420,10 @@ static void make_again(struct manager *m, struct manager_group *g, __u32 index)
 	struct manager_group_job *j = job_of(g, index, &record);
 
 	for (__u32 i = 0; i < j->at; i++) {
-		if (!(j->there >> i & 1) || !manager_is_own(m, g, i))
+		if (!j->there[i] || !manager_is_own(m, g, i))
 			continue;
 		m->ops->remove(m->arg, record->at[i], record->token);
-		j->there &= ~(1u << i);
+		j->there[i] = false;
 	}
 	record->beside = 0;
 	j->at = 0;
@@ -404,7 +445,7 @@ static void take_number(struct manager *m, struct manager_group *g, __u32 index,
 		record->made = made->spec;
 		j->window >>= j->halved;
 	}
-	j->there |= 1u << j->at++;
+	j->there[j->at++] = true;
 	j->halved = 0;
 	if (j->reason) {
 		end_making(m, g, index);
@@ -417,7 +458,7 @@ static void take_number(struct manager *m, struct manager_group *g, __u32 index,
 	} else {
 		m->count.jobs++;
 		end_making(m, g, index);
-		tell_job(m, g, index, j->bound);
+		tell_job(m, g, index, &j->bound);
 	}
 }
 
@@ -496,11 +537,11 @@ static void take_failure(struct manager *m, struct manager_group *g, __u32 index
 	struct manager_group_job *j = &g->job[index];
 	char name[AGGREGATOR_TEXT];
 
-	if (!j->reason && !g->record.gone && !g->record.left && make_otherwise(m, g, index, made))
+	if (!j->reason && !group_ends(&g->record) && make_otherwise(m, g, index, made))
 		return;
 	if (!j->reason) {
 		name_aggregator(g, j->at, name);
-		refuse_job(m, g, index, reason_of(made), 0, "group %s: %s%s", g->record.name, name, made->text);
+		refuse_job(m, g, index, reason_of(made), NULL, "group %s: %s%s", g->record.name, name, made->text);
 	}
 	end_making(m, g, index);
 }
@@ -545,7 +586,7 @@ void manager_ask(struct manager *m, struct manager_group *g, __u32 rank, const s
 {
 	struct group_job *record;
 	struct manager_group_job *j = job_of(g, ask->index, &record);
-	__u64 left = g->record.left, mine = 1ull << rank;
+	const struct fpisa_ranks mine = fpisa_ranks_one(rank);
 
 	if (j->state == FPISA_GROUP_JOB_NONE) {
 		record->asked = ask->spec;
@@ -553,45 +594,44 @@ void manager_ask(struct manager *m, struct manager_group *g, __u32 rank, const s
 		j->window = ask->spec.window ?: FPISA_DEFAULT_WINDOW;
 		j->state = FPISA_GROUP_JOB_ASKED;
 	}
-	j->asked |= mine;
+	fpisa_ranks_add(&j->asked, rank);
 	if (j->reason) {
-		tell_refusal(m, g, ask->index, mine);
+		tell_refusal(m, g, ask->index, rank);
 		return;
 	}
 	if (memcmp(&record->asked, &ask->spec, sizeof(ask->spec))) {
 		if (!fpisa_group_job_awaited(j->state)) {
-			tell_refusal_of_another(m, g, ask->index, mine);
+			tell_refusal_of_another(m, g, ask->index, rank);
 			return;
 		}
-		refuse_job(m, g, ask->index, FPISA_MANAGER_R_differs, mine,
+		refuse_job(m, g, ask->index, FPISA_MANAGER_R_differs, &mine,
 			   "group %s: rank %u asks for a different job from the ranks before it; all ranks must use "
 			   "formats and modes in the same order",
 			   g->record.name, rank);
 		return;
 	}
-	if (left) {
-		manager_job_without(m, g, (__u32)__builtin_ctzll(left));
+	if (fpisa_ranks_any(&g->record.left)) {
+		manager_job_without(m, g, fpisa_ranks_next(&g->record.left, 0));
 		return;
 	}
 	if (j->state == FPISA_GROUP_JOB_ASKED) {
-		if (allowed(m, g, ask->index, &ask->spec) && j->asked == fpisa_manager_all(g->record.size) &&
+		if (allowed(m, g, ask->index, &ask->spec) && fpisa_ranks_count(&j->asked) == g->record.size &&
 		    window_fits(m, g, ask->index))
 			bind_ports(m, g, ask->index);
 		return;
 	}
 	/* The rank has come back, and asks again. */
-	j->bound &= ~mine;
-	tell_bind(m, g, ask->index, mine);
+	fpisa_ranks_remove(&j->bound, rank);
+	tell_bind(m, g, ask->index, rank);
 }
 
 void manager_bound(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_bind *b)
 {
-	struct group_job *record;
-	struct manager_group_job *j = job_of(g, b->index, &record);
-	__u64 mine = 1ull << rank;
+	struct manager_group_job *j = &g->job[b->index];
+	const struct fpisa_ranks mine = fpisa_ranks_one(rank);
 
 	/* Ignore an answer to an earlier try, or about a job that was refused meanwhile. */
-	if (j->reason || !fpisa_group_job_has_ports(j->state) || b->port != record->port[rank])
+	if (j->reason || !fpisa_group_job_has_ports(j->state) || b->port != g->record.rank[rank].port[b->index])
 		return;
 	if (b->taken && j->state == FPISA_GROUP_JOB_BINDING) {
 		bind_ports(m, g, b->index);
@@ -599,18 +639,20 @@ void manager_bound(struct manager *m, struct manager_group *g, __u32 rank, const
 	}
 	if (b->taken)
 		return;
-	j->bound |= mine;
+	fpisa_ranks_add(&j->bound, rank);
 	if (j->state == FPISA_GROUP_JOB_MADE)
-		tell_job(m, g, b->index, mine);
-	else if (j->state == FPISA_GROUP_JOB_BINDING && j->bound == fpisa_manager_all(g->record.size))
+		tell_job(m, g, b->index, &mine);
+	else if (j->state == FPISA_GROUP_JOB_BINDING && fpisa_ranks_count(&j->bound) == g->record.size)
 		make(m, g, b->index);
 }
 
 void manager_failed(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_refusal *r)
 {
+	const struct fpisa_ranks own = fpisa_ranks_one(rank);
+
 	if (!g->job[r->index].reason)
-		refuse_job(m, g, r->index, FPISA_MANAGER_R_failed, 1ull << rank,
-			   "group %s: rank %u cannot continue: %s", g->record.name, rank, r->text);
+		refuse_job(m, g, r->index, FPISA_MANAGER_R_failed, &own, "group %s: rank %u cannot continue: %s",
+			   g->record.name, rank, r->text);
 }
 
 void manager_job_tick(struct manager *m, struct manager_group *g)
@@ -620,7 +662,7 @@ void manager_job_tick(struct manager *m, struct manager_group *g)
 
 		if (j->state == FPISA_GROUP_JOB_MAKING && !j->reason &&
 		    m->now_ms >= j->making_ms + FPISA_MANAGER_MAKING_MS)
-			refuse_job(m, g, k, FPISA_MANAGER_R_datapath, 0,
+			refuse_job(m, g, k, FPISA_MANAGER_R_datapath, NULL,
 				   "group %s: the aggregator did not create the job within %d s; see the log of fpisa "
 				   "serve",
 				   g->record.name, FPISA_MANAGER_MAKING_MS / 1000);
@@ -629,9 +671,11 @@ void manager_job_tick(struct manager *m, struct manager_group *g)
 
 void manager_job_without(struct manager *m, struct manager_group *g, __u32 rank)
 {
+	const struct fpisa_ranks own = fpisa_ranks_one(rank);
+
 	for (__u32 k = 0; k < FPISA_MANAGER_JOBS; k++)
 		if (fpisa_group_job_awaited(g->job[k].state))
-			refuse_job(m, g, k, FPISA_MANAGER_R_gone, 1ull << rank, "group %s: rank %u has left the group",
+			refuse_job(m, g, k, FPISA_MANAGER_R_gone, &own, "group %s: rank %u has left the group",
 				   g->record.name, rank);
 }
 
@@ -639,7 +683,7 @@ void manager_tell_refusals(struct manager *m, struct manager_group *g, __u32 ran
 {
 	for (__u32 k = 0; k < FPISA_MANAGER_JOBS; k++)
 		if (g->job[k].reason)
-			tell_refusal(m, g, k, 1ull << rank);
+			tell_refusal(m, g, k, rank);
 }
 
 void manager_restore_jobs(struct manager_group *g)
@@ -652,13 +696,13 @@ void manager_restore_jobs(struct manager_group *g)
 			memset(record, 0, sizeof(*record));
 			continue;
 		}
-		g->unheld |= (__u32)((1ull << manager_aggregators_of(g, (__u32)k)) - 1);
+		memset(g->unheld, true, manager_aggregators_of(g, (__u32)k));
 		j->state = FPISA_GROUP_JOB_MADE;
 		j->reason = record->refused;
 		if (j->reason)
 			snprintf(j->text, sizeof(j->text),
 				 "group %s: job %d was refused before the manager was restarted", g->record.name, k);
-		j->asked = fpisa_manager_all(g->record.size);
+		j->asked = fpisa_ranks_all(g->record.size);
 		j->at = manager_aggregators_of(g, (__u32)k);
 		j->window = record->made.window;
 	}

@@ -8,7 +8,7 @@ static __u32 root_of(const struct leaves_host *h, __u32 n)
 	__u32 root = n;
 
 	for (__u32 i = 0; i < n; i++)
-		if (!h[i].ranks && !h[i].in_rack && (root == n || h[i].bits > h[root].bits))
+		if (!fpisa_ranks_any(&h[i].ranks) && !h[i].in_rack && (root == n || h[i].bits > h[root].bits))
 			root = i;
 	return root;
 }
@@ -18,29 +18,38 @@ static bool is_better(const struct leaves_host *a, const struct leaves_host *b)
 	return a->colocated == b->colocated ? a->bits > b->bits : b->colocated;
 }
 
-/* Return the index of the leaf for this rank, or n if its site has no aggregator. */
-static __u32 leaf_of(const struct leaves_host *h, __u32 n, __u32 rank)
+static bool is_leaf(const struct leaves_tree *t, __u32 host)
+{
+	for (__u32 i = 1; i < t->n; i++)
+		if (t->host[i] == host)
+			return true;
+	return false;
+}
+
+/* Return the index of another leaf for this rank, or n if its site has none. */
+static __u32 leaf_of(const struct leaves_host *h, __u32 n, __u32 rank, const struct leaves_tree *t)
 {
 	__u32 leaf = n;
 
 	for (__u32 i = 0; i < n; i++)
-		if (h[i].ranks >> rank & 1 && (leaf == n || is_better(&h[i], &h[leaf])))
+		if (fpisa_ranks_has(&h[i].ranks, rank) && !is_leaf(t, i) && (leaf == n || is_better(&h[i], &h[leaf])))
 			leaf = i;
 	return leaf;
 }
 
-/* Add the leaf of this rank, which all ranks of its site have that do not have a leaf yet. */
+/* Add the leaf of this rank, which ranks of its site have that do not have a leaf yet. */
 static enum leaves_choice add_leaf(const struct leaves_host *h, __u32 n, __u32 rank, struct leaves_tree *t)
 {
-	const __u32 leaf = leaf_of(h, n, rank);
+	const __u32 leaf = leaf_of(h, n, rank, t);
+	__u32 ranks = 0;
 
 	t->without = rank;
 	if (leaf == n)
 		return LEAVES_NO_LEAF;
-	if (t->n == FPISA_MAX_SHARDS)
+	if (t->n > LEAVES_MOST)
 		return LEAVES_TOO_MANY;
-	for (__u32 r = rank; r < FPISA_MAX_WORKERS; r++)
-		if (h[leaf].ranks >> r & 1 && !t->leaf[r])
+	FPISA_EACH_RANK(r, &h[leaf].ranks)
+		if (!t->leaf[r] && ranks++ < LEAVES_MOST)
 			t->leaf[r] = (__u8)t->n;
 	t->host[t->n++] = leaf;
 	return LEAVES_TREE;
@@ -49,11 +58,11 @@ static enum leaves_choice add_leaf(const struct leaves_host *h, __u32 n, __u32 r
 /*
  * Return whether a leaf may be the root. The link of a root at one of L sites carries the vectors of L - 1 leaves each way.
  * Without a tree, each site's link carries the vectors of its ranks to the aggregators at other sites, and as many results
- * to the ranks there: 2 x size / L x (L - 1) / L vectors.
+ * to the ranks there: 2 x size / L x (L - 1) / L vectors. With more ranks than a job has, there is no other way.
  */
 static bool leaf_may_be_root(__u32 leaves, __u32 size)
 {
-	return leaves * leaves <= 2 * size;
+	return leaves * leaves <= 2 * size || size > FPISA_MAX_WORKERS;
 }
 
 /* Return the index of the leaf that is the root too, or n. Frames between the two go through lo, as those of ranks there. */

@@ -10,39 +10,43 @@
 #include <linux/types.h>
 #include <stdbool.h>
 
-#include "fpisa/job.h"
-#include "lib/base/shards.h"
+#include "fpisa/ranks.h"
 
 /* An aggregator to choose from */
 struct leaves_host {
-	__u64 ranks;	/* bitmap of the group's ranks at its site */
-	bool in_rack;	/* its site is a rack */
-	bool colocated; /* its own host has ranks of the group */
-	double bits;	/* rate of its link; any unit */
+	struct fpisa_ranks ranks; /* the group's ranks at its site */
+	bool in_rack;		  /* its site is a rack */
+	bool colocated;		  /* its own host has ranks of the group */
+	double bits;		  /* rate of its link; any unit */
 };
 
 enum leaves_choice {
 	LEAVES_TREE,
 	LEAVES_NO_USE,	/* all ranks are at one site, or each rank has a site of its own */
 	LEAVES_NO_ROOT, /* all aggregators are in racks or at sites with ranks, and no leaf can be the root */
-	LEAVES_NO_LEAF, /* the site of a rank has no aggregator */
-	LEAVES_TOO_MANY /* there are more sites than a group can have leaves */
+	LEAVES_NO_LEAF, /* the site of a rank has no aggregator, or too few for its ranks */
+	LEAVES_TOO_MANY /* the ranks need more leaves than a group can have */
 };
 
+#define LEAVES_MOST FPISA_MAX_WORKERS /* leaves of a group, and ranks of a leaf */
+
 struct leaves_tree {
-	__u32 n;		      /* number of aggregators, 3 to FPISA_MAX_SHARDS */
-	__u32 host[FPISA_MAX_SHARDS]; /* the root, which may be a leaf too, and then the leaves in the order of their lowest ranks */
-	__u8 leaf[FPISA_MAX_WORKERS]; /* index of each rank's leaf in host[], from 1 */
-	__u32 without;		      /* LEAVES_NO_LEAF: the lowest rank whose site has no aggregator */
+	__u32 n; /* number of aggregators, 3 to 1 + LEAVES_MOST */
+	/* the root, which may be a leaf too, and then the leaves in the order of their lowest ranks */
+	__u32 host[1 + LEAVES_MOST];
+	__u8 leaf[FPISA_MAX_RANKS]; /* index of each rank's leaf in host[], from 1 */
+	__u32 without;		    /* LEAVES_NO_LEAF: the lowest rank for which its site has no aggregator */
 };
 
 /*
- * Choose the tree of a group with `size` ranks, 1 to FPISA_MAX_WORKERS, among `n` aggregators. The root is the fastest
+ * Choose the tree of a group with `size` ranks, 1 to FPISA_MAX_RANKS, among `n` aggregators. The root is the fastest
  * aggregator that is neither in a rack nor at a site with ranks. If there is none, the root is the fastest leaf whose own
  * host has ranks, unless its link would then carry more than without a tree. If a site has several aggregators, its leaf is
  * the fastest of those whose own host has no ranks, or the fastest if all of these hosts have ranks. Among equally
- * fast aggregators, the first in the list is chosen, and among equally fast leaves, the first leaf. If there is no tree, the
- * result is the reason. NO_LEAF and TOO_MANY precede NO_USE, which precedes NO_ROOT.
+ * fast aggregators, the first in the list is chosen, and among equally fast leaves, the first leaf. A leaf has up to
+ * LEAVES_MOST ranks, the lowest of its site that have no leaf yet. For the others the site needs another aggregator. A group
+ * with more ranks than a job always has a tree if each rank has a leaf. If there is no tree, the result is the reason.
+ * NO_LEAF and TOO_MANY precede NO_USE, which precedes NO_ROOT.
  */
 enum leaves_choice leaves_choose(const struct leaves_host *h, __u32 n, __u32 size, struct leaves_tree *t);
 

@@ -12,20 +12,26 @@ __u32 manager_place(const struct manager *m, const struct manager_group *g)
 	return (__u32)(g - m->group);
 }
 
-__u64 manager_in(const struct manager_group *g, enum manager_rank state)
+struct fpisa_ranks manager_in(const struct manager_group *g, enum manager_rank state)
 {
-	__u64 ranks = 0;
+	struct fpisa_ranks ranks = FPISA_NO_RANKS;
 
 	for (__u32 r = 0; r < g->record.size; r++)
-		ranks |= (__u64)(g->state[r] == state) << r;
+		if (g->state[r] == state)
+			fpisa_ranks_add(&ranks, r);
 	return ranks;
 }
 
-void manager_tell(struct manager *m, struct manager_group *g, __u64 ranks, const struct fpisa_manager_message *msg)
+void manager_tell_rank(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_message *msg)
+{
+	if (g->caller[rank])
+		m->ops->send(m->arg, g->caller[rank], msg);
+}
+
+void manager_tell_all(struct manager *m, struct manager_group *g, const struct fpisa_manager_message *msg)
 {
 	for (__u32 r = 0; r < g->record.size; r++)
-		if (ranks >> r & 1 && g->caller[r])
-			m->ops->send(m->arg, g->caller[r], msg);
+		manager_tell_rank(m, g, r, msg);
 }
 
 void manager_record(struct manager *m, struct manager_group *g)
@@ -47,7 +53,15 @@ void manager_end(struct manager *m, struct manager_group *g, enum fpisa_manager_
 	va_end(ap);
 	msg.refusal = g->over;
 	m->ops->say(m->arg, g->over.text);
-	manager_tell(m, g, manager_in(g, RANK_HERE), &msg);
+	manager_tell_all(m, g, &msg);
+}
+
+static bool is_empty(const struct manager_group *g)
+{
+	for (__u32 r = 0; r < g->record.size; r++)
+		if (g->state[r] == RANK_HERE || g->state[r] == RANK_AWAY)
+			return false;
+	return true;
 }
 
 /* Remove a job of this datapath, and the leaf beside it. */
@@ -60,9 +74,9 @@ static void remove_job(struct manager *m, const struct group_job *j)
 
 void manager_end_if_empty(struct manager *m, struct manager_group *g)
 {
-	const struct group_record none = {0};
+	static const struct group_record none;
 
-	if (manager_in(g, RANK_HERE) | manager_in(g, RANK_AWAY))
+	if (!is_empty(g))
 		return;
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		if (g->job[k].state == FPISA_GROUP_JOB_MAKING)
@@ -71,7 +85,7 @@ void manager_end_if_empty(struct manager *m, struct manager_group *g)
 		if (g->job[k].state == FPISA_GROUP_JOB_MADE && manager_has_job(&g->record, (__u32)k, m->aggregator_port))
 			remove_job(m, &g->record.job[k]);
 	manager_drop_jobs(m, g);
-	if (g->record.joined)
+	if (fpisa_ranks_any(&g->record.joined))
 		m->ops->record(m->arg, manager_place(m, g), &none);
 	memset(g, 0, sizeof(*g));
 }
@@ -95,7 +109,7 @@ struct manager_quota manager_used(const struct manager *m, const char *owner)
 		 * Do not count a group that a rank has left: it should end soon, and its ranks' next group may exist
 		 * already.
 		 */
-		used.groups += !g->record.left && !g->record.gone;
+		used.groups += !group_ends(&g->record);
 		for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 			if (has_slots(&g->job[k])) {
 				used.jobs++;
@@ -123,7 +137,7 @@ __u32 manager_ending(const struct manager *m, const char *owner)
 	for (int i = 0; i < GROUPS; i++) {
 		const struct group_record *r = &m->group[i].record;
 
-		n += r->id && (r->left || r->gone) && !strcmp(r->owner, owner);
+		n += r->id && group_ends(r) && !strcmp(r->owner, owner);
 	}
 	return n;
 }

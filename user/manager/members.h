@@ -7,10 +7,13 @@
 
 __u32 manager_place(const struct manager *m, const struct manager_group *g);
 
-/* Return a bitmap of the ranks in a state. */
-__u64 manager_in(const struct manager_group *g, enum manager_rank state);
+/* Return the ranks in a state. */
+struct fpisa_ranks manager_in(const struct manager_group *g, enum manager_rank state);
 
-void manager_tell(struct manager *m, struct manager_group *g, __u64 ranks, const struct fpisa_manager_message *msg);
+/* Send a message to all connected ranks, or to one rank if it is connected. */
+void manager_tell_all(struct manager *m, struct manager_group *g, const struct fpisa_manager_message *msg);
+void manager_tell_rank(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_message *msg);
+
 void manager_record(struct manager *m, struct manager_group *g);
 
 /* Fail all further calls of the group. Tell all ranks why, also ranks that come back later. Keep the first reason. */

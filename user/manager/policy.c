@@ -71,7 +71,7 @@ void manager_policy_init(struct manager_policy *p)
 {
 	*p = (struct manager_policy){
 		.jobs = ~0ull,
-		.size = FPISA_MAX_WORKERS,
+		.size = FPISA_MAX_RANKS,
 		.udp_first = UDP_FIRST,
 		.udp_last = UDP_LAST,
 		.formats = UINT32_MAX,
@@ -392,7 +392,7 @@ int manager_option(struct manager_policy *p, int opt, const char *arg)
 	case OPT_SLOTS:
 		return take_number("--slots", arg, FPISA_MAX_SLOTS, &p->slots);
 	case OPT_SIZE:
-		return take_number("--size", arg, FPISA_MAX_WORKERS, &p->size);
+		return take_number("--size", arg, FPISA_MAX_RANKS, &p->size);
 	case OPT_UDP_PORTS:
 		return take_ports(p, arg);
 	case OPT_NETWORKS:

@@ -31,7 +31,7 @@ struct fpisa_address manager_address_for(struct manager *m, const struct manager
 	const struct fpisa_address address = g->record.aggregator[i].address;
 	const struct manager_aggregator *a = manager_aggregator_of(m, g, i);
 
-	if (fpisa_is_ipv4(&address) == fpisa_is_ipv4(&g->record.address[rank]))
+	if (fpisa_is_ipv4(&address) == fpisa_is_ipv4(&g->record.rank[rank].address))
 		return address;
 	if (manager_is_own(m, g, i))
 		return g->record.other;
@@ -45,7 +45,7 @@ static bool is_tree(const struct group_record *r, __u32 index)
 {
 	const struct fpisa_manager_spec *s = &r->job[index].asked;
 
-	return r->leaf[0] && manager_is_exact(s) && s->pipeline != FPISA_PIPELINE_STAGED;
+	return group_has_tree(r) && s->mode == FPISA_MODE_EXACT && s->pipeline != FPISA_PIPELINE_STAGED;
 }
 
 bool manager_is_tree(const struct manager_group *g, __u32 index)
@@ -57,14 +57,14 @@ bool manager_has_job(const struct group_record *r, __u32 index, __u16 port)
 {
 	const struct fpisa_manager_aggregator *root = &r->aggregator[0];
 
-	if (r->elsewhere || !r->leaf[0] || is_tree(r, index))
+	if (r->elsewhere || !group_has_tree(r) || is_tree(r, index))
 		return !r->elsewhere;
 	return fpisa_same_address(&root->address, &r->local) && root->port == port;
 }
 
 __u32 manager_aggregators_of(const struct manager_group *g, __u32 index)
 {
-	return g->record.leaf[0] && !manager_is_tree(g, index) ? 1 : g->record.aggregators;
+	return group_has_tree(&g->record) && !manager_is_tree(g, index) ? 1 : g->record.aggregators;
 }
 
 static bool is_same_place(const struct manager_group *g, __u32 i, __u32 k)
@@ -83,7 +83,7 @@ __u32 manager_maker(const struct manager_group *g, __u32 index, __u32 i)
 
 bool manager_is_beside_root(const struct manager_group *g, __u32 i)
 {
-	return g->record.leaf[0] && i && is_same_place(g, i, 0);
+	return group_has_tree(&g->record) && i && is_same_place(g, i, 0);
 }
 
 bool manager_is_own(const struct manager *m, const struct manager_group *g, __u32 i)
@@ -144,8 +144,8 @@ static void fill_ranks(const struct manager_group *g, __u32 index, __u32 i, stru
 	for (__u32 k = 1; tree && !i && k < g->record.aggregators; k++)
 		add_rank(o, &a[k].address, a[k].port);
 	for (__u32 r = 0; (!tree || i) && r < g->record.size; r++)
-		if (!tree || g->record.leaf[r] == i)
-			add_rank(o, &g->record.address[r], record->port[r]);
+		if (!tree || g->record.rank[r].leaf == i)
+			add_rank(o, &g->record.rank[r].address, g->record.rank[r].port[index]);
 	o->leaves = tree && !i;
 	o->pool &= ~g->job[index].used;
 	if (!tree || !i)

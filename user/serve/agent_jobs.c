@@ -31,9 +31,11 @@ static struct agent_group *find_or_begin(struct agent_jobs *a, __u64 id)
 
 static void record(struct agent_jobs *a, const struct agent_group *g)
 {
-	struct helper_request q = {.what = HELPER_RECORD, .place = place_of(a, g)};
+	struct helper_request q;
 
-	q.record = g->record;
+	q.what = HELPER_RECORD;
+	q.place = place_of(a, g);
+	memcpy(&q.record, &g->record, group_record_bytes(&g->record));
 	a->ops->ask(a->arg, &q);
 }
 
@@ -74,7 +76,7 @@ static void drop(struct agent_jobs *a, struct agent_group *g)
 	g->record.id = 0;
 	if (g->record.size)
 		record(a, g);
-	*g = (struct agent_group){.over = false};
+	memset(g, 0, sizeof(*g));
 }
 
 void agent_left_over(struct agent_jobs *a, __u32 place, const struct group_record *r)
@@ -130,12 +132,13 @@ static void fill_record(const struct agent_jobs *a, struct agent_group *g, const
 	if (!r->since)
 		r->since = (__u64)time(NULL);
 	r->size = m->workers;
-	r->joined = fpisa_manager_all(m->workers);
+	r->joined = fpisa_ranks_all(m->workers);
 	set_local(a, g, r);
 	r->aggregators = 1;
 	memcpy(r->name, m->name, sizeof(r->name));
 	snprintf(r->owner, sizeof(r->owner), "%.*s", (int)sizeof(r->owner) - 1, m->owner);
-	memcpy(r->address, g->address, sizeof(r->address));
+	for (__u32 k = 0; k < r->size; k++)
+		r->rank[k].address = g->address[k];
 }
 
 /* Store the job that the helper is to create. */
@@ -176,7 +179,8 @@ static void replace_job(struct agent_jobs *a, struct agent_group *g, __u32 index
 	if (j->state == FPISA_GROUP_JOB_MADE)
 		remove_job(a, j);
 	*j = (struct group_job){.token = o->token, .token_high = g->token_high[index], .asked = o->spec};
-	memcpy(j->port, o->port, sizeof(j->port));
+	for (__u32 k = 0; k < g->record.size; k++)
+		g->record.rank[k].port[index] = o->port[k];
 }
 
 /* Let the helper create the next job of this index, beside the earlier one or in its place. */

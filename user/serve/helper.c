@@ -68,7 +68,9 @@ static void take_errors(struct helper_state *w, char text[FPISA_MANAGER_TEXT])
  */
 static int answer(const struct helper_state *w, const struct helper_answer *a)
 {
-	if (send(w->fd, a, sizeof(*a), MSG_NOSIGNAL) == sizeof(*a) || errno == EPIPE || errno == ECONNRESET)
+	const size_t bytes = helper_answer_bytes(a);
+
+	if (send(w->fd, a, bytes, MSG_NOSIGNAL) == (ssize_t)bytes || errno == EPIPE || errno == ECONNRESET)
 		return 0;
 	return -errno;
 }
@@ -242,10 +244,20 @@ static int begin(struct helper_state *w)
 	return err ?: datapath_jobs_prepare(&w->dp, w->policy->jobs) ?: privilege_keep_load(true);
 }
 
+/* Return whether a message of `n` bytes is as long as its request. */
+static bool is_request(const struct helper_request *q, ssize_t n)
+{
+	if (n < (ssize_t)offsetof(struct helper_request, record) ||
+	    (q->what == HELPER_RECORD &&
+	     (n < (ssize_t)offsetof(struct helper_request, record.rank) || q->record.size > FPISA_MAX_RANKS)))
+		return false;
+	return n == (ssize_t)helper_request_bytes(q);
+}
+
 static int serve(struct helper_state *w, const char *pin)
 {
+	static struct helper_request q;
 	char text[FPISA_MANAGER_TEXT];
-	struct helper_request q;
 	int err = open_datapath(w, pin), own = -1;
 
 	if (err)
@@ -265,7 +277,7 @@ static int serve(struct helper_state *w, const char *pin)
 			err = begin(w);
 		if (err)
 			break;
-		err = n == sizeof(q) ?
+		err = is_request(&q, n) ?
 			      take(w, &q) :
 			      refuse(-EPROTO,
 				     "serve: invalid request of %zd bytes from the network process; please report "
@@ -292,7 +304,7 @@ int helper_start(struct helper *h, const char *pin, struct config *c, struct hel
 		 void (*found)(void *arg, __u32 place, const struct group_record *r), void *arg)
 {
 	int pair[2], room = 8 << 20;
-	struct helper_answer a;
+	static struct helper_answer a;
 	ssize_t n;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
@@ -316,10 +328,10 @@ int helper_start(struct helper *h, const char *pin, struct config *c, struct hel
 	h->fd = pair[0];
 	requests_open(&h->requests, pair[0]);
 	close(pair[1]);
-	while ((n = recv(h->fd, &a, sizeof(a), 0)) == sizeof(a) && a.what == HELPER_FOUND)
+	while ((n = recv(h->fd, &a, sizeof(a), 0)) > 0 && a.what == HELPER_FOUND)
 		found(arg, a.place, &a.record);
 	/* Otherwise the helper has reported its error. */
-	if (n != sizeof(a) || a.what != HELPER_READY)
+	if (n != (ssize_t)helper_answer_bytes(&a) || a.what != HELPER_READY)
 		return -ECHILD;
 	*ready = a.ready;
 	return 0;
@@ -348,7 +360,7 @@ static int report(int err)
 
 int helper_ask(struct helper *h, const struct helper_request *q)
 {
-	return report(requests_send(&h->requests, q, sizeof(*q), now_ms()));
+	return report(requests_send(&h->requests, q, helper_request_bytes(q), now_ms()));
 }
 
 int helper_turn(struct helper *h)
@@ -362,7 +374,7 @@ int helper_answer(const struct helper *h, struct helper_answer *a)
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
-	if (n != sizeof(*a))
+	if (n <= 0 || n != (ssize_t)helper_answer_bytes(a))
 		return fail(-EPIPE, "see its message above", "serve: the process that creates jobs is gone");
 	return 1;
 }

@@ -23,6 +23,8 @@ enum helper_what {
 	HELPER_AGGREGATOR, /* no answer: the record of an aggregator that has registered, by its place */
 };
 
+/* Only the bytes that helper_request_bytes() counts are sent, because few groups have many ranks. */
+
 struct helper_request {
 	__u32 what, place;
 	union {
@@ -37,6 +39,16 @@ struct helper_request {
 	};
 };
 
+static inline size_t helper_request_bytes(const struct helper_request *q)
+{
+	return offsetof(struct helper_request, record) +
+	       (q->what == HELPER_RECORD ? group_record_bytes(&q->record) : sizeof(q->make));
+}
+
+_Static_assert(sizeof(struct manager_make) >= sizeof(struct manager_counts) &&
+		       sizeof(struct manager_make) >= sizeof(struct aggregator_record),
+	       "helper_request_bytes() has room for every request");
+
 /* The current configuration. */
 struct helper_news {
 	int err;		      /* nonzero: an error, which was reported; the configuration is unchanged */
@@ -44,6 +56,7 @@ struct helper_news {
 	struct fpisa_psks keys;	      /* if the policy is keyed */
 };
 
+/* Of the answers, helper_answer_bytes() counts the bytes that are sent. */
 struct helper_answer {
 	__u32 what, place;
 	union {
@@ -57,6 +70,16 @@ struct helper_answer {
 		} ready; /* properties of the datapath */
 	};
 };
+
+static inline size_t helper_answer_bytes(const struct helper_answer *a)
+{
+	return offsetof(struct helper_answer, record) +
+	       (a->what == HELPER_FOUND ? group_record_bytes(&a->record) : sizeof(a->news));
+}
+
+_Static_assert(sizeof(struct helper_news) >= sizeof(struct manager_made) &&
+		       sizeof(struct helper_news) >= GROUPS * sizeof(__u64),
+	       "helper_answer_bytes() has room for every answer");
 
 struct helper {
 	pid_t pid;

@@ -347,11 +347,16 @@ int helper_remove_job(struct helper_state *w, __u32 number, __u64 token)
 /* Return whether a record is valid. The verbs and the next manager use records without further checks. */
 static bool is_record(const struct group_record *r)
 {
-	__u64 ranks = r->joined | r->left | r->gone;
+	struct fpisa_ranks all, ranks, others;
 
-	if (!r->size || r->size > FPISA_MAX_WORKERS || ranks & ~fpisa_manager_all(r->size) ||
-	    !fpisa_manager_name_valid(r->name) || !memchr(r->owner, 0, sizeof(r->owner)) ||
-	    (*r->owner && !fpisa_psk_name_valid(r->owner)))
+	if (!r->size || r->size > FPISA_MAX_RANKS)
+		return false;
+	all = fpisa_ranks_all(r->size);
+	ranks = fpisa_ranks_or(&r->left, &r->gone);
+	ranks = fpisa_ranks_or(&ranks, &r->joined);
+	others = fpisa_ranks_without(&ranks, &all);
+	if (fpisa_ranks_any(&others) || r->aggregators > GROUP_AGGREGATORS || !fpisa_manager_name_valid(r->name) ||
+	    !memchr(r->owner, 0, sizeof(r->owner)) || (*r->owner && !fpisa_psk_name_valid(r->owner)))
 		return false;
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		if (r->job[k].state > FPISA_GROUP_JOB_MADE || r->job[k].number >= FPISA_MAX_JOBS ||
@@ -438,6 +443,6 @@ int helper_clean(struct helper_state *w, __u32 place, struct group_record *r)
 		changed = true;
 	}
 	if (!whole)
-		memset(r, 0, sizeof(*r));
+		r->id = 0;
 	return err ?: changed || !whole ? datapath_group_put(&w->groups, place, r) : 0;
 }

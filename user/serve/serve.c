@@ -66,7 +66,12 @@ static void remove_job(void *arg, __u32 number, __u64 token)
 
 static void record(void *arg, __u32 place, const struct group_record *r)
 {
-	ask(arg, &(struct helper_request){.what = HELPER_RECORD, .place = place, .record = *r});
+	struct helper_request q;
+
+	q.what = HELPER_RECORD;
+	q.place = place;
+	memcpy(&q.record, r, group_record_bytes(r));
+	ask(arg, &q);
 }
 
 /* Pass the counts since the last call to the helper, which stores the counts with the records. */
@@ -99,7 +104,7 @@ static void say(void *arg, const char *text)
 static __u32 rate(void *arg, const struct group_record *r)
 {
 	const struct serve *s = arg;
-	__u32 sum = 0, seen[FPISA_MAX_WORKERS];
+	__u32 sum = 0, seen[FPISA_MAX_RANKS];
 	char dev[IF_NAMESIZE];
 
 	for (__u32 k = 0, n = 0; k < r->size; k++) {
@@ -107,7 +112,7 @@ static __u32 rate(void *arg, const struct group_record *r)
 		struct route way = {0};
 		__u32 i = 0;
 
-		if (route_get(r->address[k], local, 0, &way) || way.local)
+		if (route_get(r->rank[k].address, local, 0, &way) || way.local)
 			continue;
 		while (i < n && seen[i] != way.ifindex)
 			i++;
@@ -285,7 +290,10 @@ static int start(struct serve *s, struct config *c, const char *pin, struct colo
 
 	open_logs(s);
 	s->policy = c->manager;
-	s->manager = (struct manager){.policy = p, .ops = &ops, .arg = s, .now_ms = process_ms()};
+	s->manager.policy = p;
+	s->manager.ops = &ops;
+	s->manager.arg = s;
+	s->manager.now_ms = process_ms();
 	s->conns.manager = &s->manager;
 	/* Before loading, check everything that needs no datapath. */
 	if (p->key_file && fpisa_psks_read(&s->keys, p->key_file))

@@ -50,33 +50,35 @@ static int jobs_of(const struct group_record *r)
 
 static void print_row(const struct group_record *r)
 {
+	const struct fpisa_ranks here = group_here(r), missing = group_missing(r);
 	char since[AGE_LEN], ranks[RANKS_LEN];
 
 	job_age_text(group_age(r), since);
-	printf("%-24s %-16s %5u %5d %5d  %s", r->name, *r->owner ? r->owner : "-", r->size,
-	       __builtin_popcountll(group_here(r)), jobs_of(r), since);
+	printf("%-24s %-16s %5u %5u %5d  %s", r->name, *r->owner ? r->owner : "-", r->size, fpisa_ranks_count(&here),
+	       jobs_of(r), since);
 	if (group_gathers(r))
-		printf(", waits for %s", ranks_text(group_missing(r), ranks));
+		printf(", waits for %s", group_ranks_text(&missing, ranks));
 	putchar('\n');
 }
 
 static const char *state_text(const struct group_record *r, __u32 rank)
 {
-	return !(r->joined >> rank & 1) ? "has not joined" :
-	       r->gone >> rank & 1	? fpisa_manager_cause_text(r->cause) :
-	       r->left >> rank & 1	? "left" :
-					  "here";
+	return !fpisa_ranks_has(&r->joined, rank) ? "has not joined" :
+	       fpisa_ranks_has(&r->gone, rank)	  ? fpisa_manager_cause_text(r->cause) :
+	       fpisa_ranks_has(&r->left, rank)	  ? "left" :
+						    "here";
 }
 
 static void print_group(const struct group_record *r)
 {
+	const struct fpisa_ranks here = group_here(r), missing = group_missing(r);
 	char a[ADDRESS_LEN], b[ADDRESS_LEN], ranks[RANKS_LEN], since[AGE_LEN];
 
 	job_age_text(group_age(r), since);
 	printf("group       %s\nkey         %s\nranks       %u, here %s\n", r->name, *r->owner ? r->owner : "none",
-	       r->size, ranks_text(group_here(r), ranks));
+	       r->size, group_ranks_text(&here, ranks));
 	if (group_gathers(r))
-		printf("gathers     %s, waits for %s\n", since, ranks_text(group_missing(r), ranks));
+		printf("gathers     %s, waits for %s\n", since, group_ranks_text(&missing, ranks));
 	else
 		printf("lives       %s\naddress     %s%s%s\n", since, address_text(r->local, a),
 		       group_is_mixed(r) ? " and " : "", group_is_mixed(r) ? address_text(r->other, b) : "");
@@ -91,8 +93,8 @@ static void print_group(const struct group_record *r)
 	}
 	printf("\n%4s  %-15s  %s\n", "rank", "address", "state");
 	for (__u32 i = 0; i < r->size; i++)
-		printf("%4u  %-15s  %s\n", i, r->joined >> i & 1 ? address_text(r->address[i], a) : "-",
-		       state_text(r, i));
+		printf("%4u  %-15s  %s\n", i,
+		       fpisa_ranks_has(&r->joined, i) ? address_text(r->rank[i].address, a) : "-", state_text(r, i));
 }
 
 /* -- verbs ------------------------------------------------------------------ */
@@ -173,7 +175,7 @@ int verb_group_show(int argc, char **argv)
 static int await_end(const struct view *v, __u32 place, const struct group_record *r)
 {
 	const struct timespec pause = {.tv_nsec = 50000000};
-	struct group_record now = *r;
+	struct group_record now;
 	int err = 0;
 
 	for (int ms = 0; !err && ms < KILL_MS; ms += 50) {

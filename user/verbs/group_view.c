@@ -50,14 +50,18 @@ void aggregator_print(const struct aggregator_record *r, const char *label)
 	printf(r->gone ? ": gone, %s\n" : ", %s\n", r->gone ? fpisa_manager_cause_text(r->gone) : "there");
 }
 
-__u64 group_here(const struct group_record *r)
+struct fpisa_ranks group_here(const struct group_record *r)
 {
-	return r->joined & ~r->left & ~r->gone;
+	const struct fpisa_ranks ended = fpisa_ranks_or(&r->left, &r->gone);
+
+	return fpisa_ranks_without(&r->joined, &ended);
 }
 
-__u64 group_missing(const struct group_record *r)
+struct fpisa_ranks group_missing(const struct group_record *r)
 {
-	return fpisa_manager_all(r->size) & ~r->joined;
+	const struct fpisa_ranks all = fpisa_ranks_all(r->size);
+
+	return fpisa_ranks_without(&all, &r->joined);
 }
 
 double group_age(const struct group_record *r)
@@ -69,25 +73,28 @@ double group_age(const struct group_record *r)
 
 void group_print_aggregators(const struct group_record *r, const char *before)
 {
+	const bool tree = group_has_tree(r);
 	char a[ENDPOINT_LEN], ranks[RANKS_LEN];
 
 	for (__u32 i = 0; i < r->aggregators && r->aggregators > 1; i++) {
-		const char *label = !r->leaf[0] ? "shares" : i ? "leaves" : "root";
+		const struct fpisa_ranks leaf = group_leaf_ranks(r, i);
+		const char *label = !tree ? "shares" : i ? "leaves" : "root";
 
-		printf("%s%-11s %s", before, i > !!r->leaf[0] ? "" : label,
+		printf("%s%-11s %s", before, i > tree ? "" : label,
 		       fpisa_endpoint_text(&r->aggregator[i].address, r->aggregator[i].port, a));
 		if (*r->rack[i])
 			printf(" in rack %s", r->rack[i]);
-		if (!r->leaf[0])
+		if (!tree)
 			printf(", weight %u", r->aggregator[i].weight);
 		else if (i)
-			printf(", ranks %s", ranks_text(group_leaf_ranks(r, i), ranks));
+			printf(", ranks %s", group_ranks_text(&leaf, ranks));
 		putchar('\n');
 	}
 }
 
 static int add_up(struct manager_view *v)
 {
+	struct fpisa_ranks here;
 	struct group_record r;
 	int err;
 
@@ -95,7 +102,8 @@ static int add_up(struct manager_view *v)
 		if (group_gathers(&r))
 			continue;
 		v->now_groups++;
-		v->now_ranks += (__u32)__builtin_popcountll(group_here(&r));
+		here = group_here(&r);
+		v->now_ranks += fpisa_ranks_count(&here);
 		for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 			v->now_jobs += r.job[k].state == FPISA_GROUP_JOB_MADE;
 	}
@@ -166,14 +174,15 @@ static struct json_object *shares_json(const struct group_record *r)
 	char a[ADDRESS_LEN];
 
 	for (__u32 i = 0; i < r->aggregators; i++) {
+		const struct fpisa_ranks leaf = group_leaf_ranks(r, i);
 		struct json_object *o = json_object_new_object();
 
 		json_add_string(o, "address", address_text(r->aggregator[i].address, a));
 		json_add_number(o, "port", r->aggregator[i].port);
 		json_add_number(o, "weight", r->aggregator[i].weight);
 		json_add_string(o, "rack", *r->rack[i] ? r->rack[i] : NULL);
-		if (r->leaf[0])
-			json_object_object_add(o, "ranks", ranks_json(group_leaf_ranks(r, i)));
+		if (group_has_tree(r))
+			json_object_object_add(o, "ranks", group_ranks_json(&leaf));
 		json_object_array_add(list, o);
 	}
 	return list;
@@ -182,16 +191,17 @@ static struct json_object *shares_json(const struct group_record *r)
 struct json_object *group_json(const struct group_record *r, bool whole)
 {
 	struct json_object *o = json_object_new_object(), *jobs = json_object_new_array(), *members;
+	const struct fpisa_ranks here = group_here(r), missing = group_missing(r);
 	char a[ADDRESS_LEN];
 
 	json_add_string(o, "name", r->name);
 	json_add_string(o, "key", *r->owner ? r->owner : NULL);
 	json_add_number(o, "size", r->size);
 	json_add_double(o, "lives_s", group_age(r));
-	json_object_object_add(o, "here", ranks_json(group_here(r)));
-	json_object_object_add(o, "missing", ranks_json(group_missing(r)));
-	json_object_object_add(o, "left", ranks_json(r->left));
-	json_object_object_add(o, "gone", ranks_json(r->gone));
+	json_object_object_add(o, "here", group_ranks_json(&here));
+	json_object_object_add(o, "missing", group_ranks_json(&missing));
+	json_object_object_add(o, "left", group_ranks_json(&r->left));
+	json_object_object_add(o, "gone", group_ranks_json(&r->gone));
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		if (r->job[k].state == FPISA_GROUP_JOB_MADE)
 			json_object_array_add(jobs, json_object_new_uint64(r->job[k].number));
@@ -201,8 +211,9 @@ struct json_object *group_json(const struct group_record *r, bool whole)
 		return o;
 	members = json_object_new_array();
 	for (__u32 i = 0; i < r->size; i++)
-		json_object_array_add(
-			members, r->joined >> i & 1 ? json_object_new_string(address_text(r->address[i], a)) : NULL);
+		json_object_array_add(members, fpisa_ranks_has(&r->joined, i) ?
+						       json_object_new_string(address_text(r->rank[i].address, a)) :
+						       NULL);
 	json_object_object_add(o, "members", members);
 	return o;
 }

@@ -38,9 +38,9 @@ __u32 manager_view_aggregator(const struct manager_view *v, __u32 place, struct 
 void aggregator_print(const struct aggregator_record *r, const char *label);
 struct json_object *aggregator_json(const struct aggregator_record *r);
 
-__u64 group_here(const struct group_record *r);	   /* bitmap of the connected ranks */
-__u64 group_missing(const struct group_record *r); /* bitmap of the ranks that have not joined yet */
-double group_age(const struct group_record *r);	   /* seconds */
+struct fpisa_ranks group_here(const struct group_record *r);	/* the connected ranks */
+struct fpisa_ranks group_missing(const struct group_record *r); /* the ranks that have not joined yet */
+double group_age(const struct group_record *r);			/* seconds */
 
 /* Print the group's aggregators with their shares, or the root and the leaves of its tree. Begin each line with `before`. */
 void group_print_aggregators(const struct group_record *r, const char *before);

@@ -8,7 +8,7 @@
 #include "cli/print.h"
 #include "fpisa/format.h"
 #include "fpisa/job.h"
-#include "fpisa/wire.h"
+#include "fpisa/ranks.h"
 #include "lib/base/shards.h"
 #include "plan/shares.h"
 
@@ -57,7 +57,7 @@ static int take_option(struct plan *p, struct common *common, int opt)
 
 	switch (opt) {
 	case OPT_WORKERS:
-		err = parse_number("--workers", optarg, 2, FPISA_MAX_WORKERS, &n);
+		err = parse_number("--workers", optarg, 2, FPISA_MAX_RANKS, &n);
 		p->workers = (uint32_t)n;
 		return err;
 	case OPT_AGGREGATORS:
@@ -72,7 +72,7 @@ static int take_option(struct plan *p, struct common *common, int opt)
 		p->colocated = true;
 		return 0;
 	case OPT_RACKS:
-		err = parse_number("--racks", optarg, 2, FPISA_MAX_SHARDS - 1, &n);
+		err = parse_number("--racks", optarg, 2, FPISA_MAX_WORKERS, &n);
 		p->racks = (uint32_t)n;
 		return err;
 	case OPT_UPLINK:
@@ -97,6 +97,9 @@ static int check_racks(const struct plan *p)
 	if (p->racks > p->workers)
 		return refuse(BAD_USAGE, "plan: %u racks have no more than %u workers; give fewer --racks", p->racks,
 			      p->workers);
+	if (p->workers > p->racks * FPISA_MAX_WORKERS)
+		return refuse(BAD_USAGE, "plan: %u workers in %u racks are not supported; a rack has up to %d workers",
+			      p->workers, p->racks, FPISA_MAX_WORKERS);
 	return 0;
 }
 
@@ -112,6 +115,10 @@ static int check(struct plan *p)
 		p->aggregator_bits = p->worker_bits;
 	if (p->racks || p->uplink_bits)
 		return check_racks(p);
+	if (p->workers > FPISA_MAX_WORKERS)
+		return refuse(BAD_USAGE,
+			      "plan: %u workers need a tree; give --racks and --uplink, or up to %d --workers",
+			      p->workers, FPISA_MAX_WORKERS);
 	if (!all)
 		return refuse(BAD_USAGE,
 			      "plan: --aggregators is missing; give it, or give --colocated to aggregate on the "

@@ -55,18 +55,19 @@ static __u32 slots_taken(const struct datapath *dp)
 
 static void print_holder(const struct group_record *r)
 {
+	const struct fpisa_ranks here = group_here(r), missing = group_missing(r);
 	char ranks[RANKS_LEN];
 	bool first = true;
 
 	printf("%-11s %s, key %s: size %u, joined ranks %s", "", r->name, *r->owner ? r->owner : "none", r->size,
-	       ranks_text(group_here(r), ranks));
+	       group_ranks_text(&here, ranks));
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		if (r->job[k].state == FPISA_GROUP_JOB_MADE) {
 			printf("%s%u", first ? ", job numbers " : ",", r->job[k].number);
 			first = false;
 		}
 	if (group_gathers(r))
-		printf(", waits for ranks %s", ranks_text(group_missing(r), ranks));
+		printf(", waits for ranks %s", group_ranks_text(&missing, ranks));
 	putchar('\n');
 	group_print_aggregators(r, "              ");
 }

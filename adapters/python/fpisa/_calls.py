@@ -33,7 +33,7 @@ class Request:
 
     def __init__(self, caller: Caller, array: Array) -> None:
         self._caller, self._pointer, self._array = caller, ctypes.c_void_p(), array
-        self._ranks = ctypes.c_uint64()
+        self._ranks = (ctypes.c_uint64 * -(-caller.size // 64))()  # a bit for each rank
         self._key = object()
         self._result: Optional[Result] = None
         self._error: Optional[Error] = None
@@ -65,7 +65,7 @@ class Request:
     @property
     def ranks(self) -> Tuple[int, ...]:
         """The ranks that contributed to every value of the result. Empty until the request has ended."""
-        return ranks_of(self._ranks.value)
+        return ranks_of(sum(word << 64 * i for i, word in enumerate(self._ranks)))
 
     def _ended(self) -> bool:
         return self._result is not None or self._error is not None
@@ -104,13 +104,15 @@ def _close(pid: int, lock: threading.RLock, close: Callable[..., None], *argumen
 class Caller:
     """The methods that Group and Handle share."""
 
+    size: int
+
     def _start(self, call: Call, request: ctypes.c_void_p) -> int:
         raise NotImplementedError
 
     def _eventfd(self) -> int:
         raise NotImplementedError
 
-    def _missing(self) -> int:
+    def _missing(self) -> Tuple[int, ...]:
         raise NotImplementedError
 
     def _big_endian(self) -> bool:
@@ -136,7 +138,7 @@ class Caller:
         if rc:
             sentence = library().fpisa_error().decode(errors="replace")
             names_ranks = -rc in (errno.ETIMEDOUT, errno.ECONNRESET)
-            raise error_of(rc, sentence, self._missing() if names_ranks else 0)
+            raise error_of(rc, sentence, self._missing() if names_ranks else ())
 
     def start(self, array: Array, op: str = "sum", out: Optional[Array] = None, *, factor: float = 1.0, tag: int = 0,
               type: Optional[str] = None) -> Request:

@@ -68,10 +68,10 @@ _CLASSES = {errno.EINVAL: InvalidCall, errno.ETIMEDOUT: TimedOut, errno.ECONNRES
 
 
 def ranks_of(bitmap: int) -> Tuple[int, ...]:
-    return tuple(r for r in range(64) if bitmap >> r & 1)
+    return tuple(r for r in range(bitmap.bit_length()) if bitmap >> r & 1)
 
 
-def error_of(rc: int, sentence: str, missing: int) -> Error:
-    """Return the exception for a function's return code. `missing` is a bitmap of ranks."""
+def error_of(rc: int, sentence: str, missing: Tuple[int, ...]) -> Error:
+    """Return the exception for a function's return code. `missing` lists the ranks that the error names."""
     kind: Type[Error] = _CLASSES.get(-rc, Error)
-    return kind(-rc, sentence, ranks_of(missing))
+    return kind(-rc, sentence, missing)

@@ -6,13 +6,13 @@ import ctypes
 import errno
 import os
 import time
-from typing import Optional, Union
+from typing import Optional, Tuple, Union
 
 from ._arrays import Array, check_memory
 from ._calls import LONGEST_PAUSE_S, Caller, Request
 from ._errors import Error
-from ._library import (FANOUTS, MODES, OVERFLOWS, PIPELINES, ROUNDINGS, TRANSPORTS, Call, GroupOptions, check_join, in_range, library,
-                       milliseconds, number_of, text)
+from ._library import (FANOUTS, MODES, OVERFLOWS, PIPELINES, ROUNDINGS, TRANSPORTS, Call, GroupOptions, check_join, group_missing, in_range,
+                       library, milliseconds, number_of, text)
 
 
 def group_options(*, key_file: Union[str, os.PathLike[str], None] = None, join_timeout: float = 10.0,
@@ -111,8 +111,8 @@ class Group(Caller):
     def _eventfd(self) -> int:
         return library().fpisa_group_eventfd(self._pointer)
 
-    def _missing(self) -> int:
-        return library().fpisa_group_missing(self._pointer)
+    def _missing(self) -> Tuple[int, ...]:
+        return group_missing(self._pointer)
 
     def __repr__(self) -> str:
         return f"<fpisa.Group {self.name!r} rank {self.rank} of {self.size}{', closed' if self.closed else ''}>"

@@ -6,12 +6,12 @@ import concurrent.futures
 import ctypes
 import threading
 import weakref
-from typing import Any, Callable, List, NamedTuple, Optional, TypeVar
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple, TypeVar
 
 from ._calls import Caller
 from ._library import (FOREVER, MODES, OVERFLOWS, PIPELINES, ROUNDINGS, TRANSPORTS, TYPES, Call, InfoStruct,
-                       MemOptions, Options, check, check_join, in_range, library, milliseconds, name_of, number_of,
-                       real, text)
+                       MemOptions, Options, check, check_join, in_range, library, milliseconds, missing, name_of,
+                       number_of, real, text)
 
 T = TypeVar("T")
 
@@ -94,8 +94,8 @@ class Handle(Caller):
     def _eventfd(self) -> int:
         return library().fpisa_eventfd(self._pointer)
 
-    def _missing(self) -> int:
-        return library().fpisa_missing(self._pointer)
+    def _missing(self) -> Tuple[int, ...]:
+        return missing(self._pointer)
 
     def __repr__(self) -> str:
         return f"<fpisa.Handle job {self.job} rank {self.rank} of {self.size}{', closed' if self.closed else ''}>"

@@ -6,9 +6,9 @@ import ctypes
 import functools
 import os
 from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
-from ._errors import LibraryMissing, error_of
+from ._errors import LibraryMissing, error_of, ranks_of
 from ._scalars import plain
 
 FOREVER = 0xFFFFFFFF
@@ -76,7 +76,7 @@ FUNCTIONS = {
     "fpisa_group_barrier_start": (c_int, c_void_p, c_void_p),
     "fpisa_group_broadcast_start": (c_int, c_void_p, c_void_p, c_size_t, c_uint32, c_void_p),
     "fpisa_group_eventfd": (c_int, c_void_p),
-    "fpisa_group_missing": (c_uint64, c_void_p),
+    "fpisa_group_missing_ranks": (c_uint32, c_void_p, c_void_p, c_uint32),
     "fpisa_group_leave": (None, c_void_p),
     "fpisa_error": (c_char_p,),
     "fpisa_mem_create": (c_int, c_void_p, POINTER(MemOptions)),
@@ -106,19 +106,32 @@ def load(soname: str, variable: str, functions: Dict[str, Any], package: str, si
 
 @functools.lru_cache(maxsize=None)
 def library() -> ctypes.CDLL:
-    return load("libfpisa.so.1", "FPISA_LIBRARY", FUNCTIONS, "libfpisa1", "0.2.0")
+    return load("libfpisa.so.1", "FPISA_LIBRARY", FUNCTIONS, "libfpisa1", "0.3.0")
 
 
 def check(rc: int) -> None:
     """Raise the exception for a return code of the library, with this thread's last error message."""
     if rc:
-        raise error_of(rc, library().fpisa_error().decode(errors="replace"), 0)
+        raise error_of(rc, library().fpisa_error().decode(errors="replace"), ())
 
 
 def check_join(rc: int) -> None:
     """Raise the exception for a return code of a function that joins, with the missing ranks."""
     if rc:
-        raise error_of(rc, library().fpisa_error().decode(errors="replace"), library().fpisa_missing(None))
+        raise error_of(rc, library().fpisa_error().decode(errors="replace"), group_missing(None))
+
+
+def missing(handle: Any) -> Tuple[int, ...]:
+    """Return the ranks that the last error of a handle names."""
+    return ranks_of(library().fpisa_missing(handle))
+
+
+def group_missing(group: Any) -> Tuple[int, ...]:
+    """Return the ranks that the last error of a group names. None stands for this thread's last attempt to join or connect."""
+    n = library().fpisa_group_missing_ranks(group, None, 0)
+    ranks = (c_uint32 * n)()
+    library().fpisa_group_missing_ranks(group, ranks, n)
+    return tuple(ranks)
 
 
 def number_of(names: Dict[str, int], name: str, what: str) -> int:

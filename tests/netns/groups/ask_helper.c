@@ -52,7 +52,9 @@ static void say(const void *what, size_t bytes)
 static void hear(__u32 what, struct helper_answer *a)
 {
 	do {
-		if (recv(fd, a, sizeof(*a), 0) != sizeof(*a)) {
+		const ssize_t n = recv(fd, a, sizeof(*a), 0);
+
+		if (n <= 0 || n != (ssize_t)helper_answer_bytes(a)) {
 			puts("ended");
 			exit(0);
 		}
@@ -64,9 +66,9 @@ static struct helper_request record(void)
 	struct helper_request q = {.what = HELPER_RECORD, .place = PLACE};
 	struct group_record *r = &q.record;
 
-	*r = (struct group_record){.id = ID, .secret = 1, .joined = 3, .size = 2, .name = "forged", .owner = "train"};
+	*r = (struct group_record){.id = ID, .secret = 1, .joined = {{3}}, .size = 2, .name = "forged", .owner = "train"};
 	for (__u32 k = 0; k < 2; k++) {
-		r->address[k] = address;
+		r->rank[k].address = address;
 		r->job[k].state = FPISA_GROUP_JOB_MAKING;
 		r->job[k].token = 100 + k;
 	}
@@ -93,7 +95,7 @@ static void make(const char *name, struct helper_request q)
 {
 	struct helper_answer a;
 
-	say(&q, sizeof(q));
+	say(&q, helper_request_bytes(&q));
 	hear(HELPER_MAKE, &a);
 	printf("%s %d %s\n", name, a.made.err, a.made.text);
 }
@@ -104,7 +106,7 @@ static void ask_for_jobs(struct fpisa_address local, __u32 other, __u64 token)
 	const struct helper_request right = job(local);
 	struct helper_answer a;
 
-	say(&q, sizeof(q));
+	say(&q, helper_request_bytes(&q));
 #define WITH(member, value) (q = right, q.make.member = (value), make(#member " " #value, q))
 	WITH(place, GROUPS);
 	WITH(place, PLACE + 1);
@@ -136,18 +138,18 @@ static void ask_for_jobs(struct fpisa_address local, __u32 other, __u64 token)
 	make("slots", q);
 	/* Restore the record from before the first job, although the job's slots are still in use. */
 	q = record();
-	say(&q, sizeof(q));
+	say(&q, helper_request_bytes(&q));
 	q = right;
 	q.make.index = 1;
 	q.make.token = 101;
 	make("slots", q);
 	q = (struct helper_request){.what = HELPER_REMOVE, .remove = {.number = other, .token = token}};
-	say(&q, sizeof(q));
+	say(&q, helper_request_bytes(&q));
 	q.remove.number = ~0u;
 	q.remove.token = 100;
-	say(&q, sizeof(q));
+	say(&q, helper_request_bytes(&q));
 	/* The helper performs requests in order. When this request is done, the earlier requests are done too. */
-	say(&look, sizeof(look));
+	say(&look, helper_request_bytes(&look));
 	hear(HELPER_LOOK, &a);
 	puts("done");
 }
@@ -158,8 +160,8 @@ static void ask_wrong(const char *name, struct fpisa_address local)
 	struct helper_request q = record();
 	struct group_record *r = &q.record;
 	struct helper_answer a;
-	char bytes[2 * sizeof(q)] = {0};
-	size_t n = sizeof(q);
+	static char bytes[2 * sizeof(q)];
+	size_t n;
 
 	/*
 	 * The request must be refused. Earlier requests of the manager are answered first, and their answers must not
@@ -167,7 +169,7 @@ static void ask_wrong(const char *name, struct fpisa_address local)
 	 */
 	make("before", (struct helper_request){.what = HELPER_MAKE, .place = PLACE});
 	if (!strcmp(name, "forgets")) {
-		say(&q, sizeof(q));
+		say(&q, helper_request_bytes(&q));
 		make("right", job(local));
 		memset(r, 0, sizeof(*r));
 	}
@@ -177,20 +179,12 @@ static void ask_wrong(const char *name, struct fpisa_address local)
 		q.what = 99;
 	else if (!strcmp(name, "answer"))
 		q.what = HELPER_FOUND;
-	else if (!strcmp(name, "byte"))
-		n = 1;
-	else if (!strcmp(name, "short"))
-		n--;
-	else if (!strcmp(name, "long"))
-		n++;
-	else if (!strcmp(name, "double"))
-		n *= 2;
 	else if (!strcmp(name, "size 0"))
 		r->size = 0;
-	else if (!strcmp(name, "size 65"))
-		r->size = FPISA_MAX_WORKERS + 1;
+	else if (!strcmp(name, "size 4097"))
+		r->size = FPISA_MAX_RANKS + 1;
 	else if (!strcmp(name, "ranks"))
-		r->left = 4;
+		r->left.word[0] = 4;
 	else if (!strcmp(name, "name"))
 		memset(r->name, 'x', sizeof(r->name));
 	else if (!strcmp(name, "owner"))
@@ -202,10 +196,19 @@ static void ask_wrong(const char *name, struct fpisa_address local)
 	else if (!strcmp(name, "number"))
 		r->job[3].number = FPISA_MAX_JOBS;
 	memcpy(bytes, &q, sizeof(q));
+	n = helper_request_bytes(&q);
+	if (!strcmp(name, "byte"))
+		n = 1;
+	else if (!strcmp(name, "short"))
+		n--;
+	else if (!strcmp(name, "long"))
+		n++;
+	else if (!strcmp(name, "double"))
+		n *= 2;
 	say(bytes, n);
 	memset(&q, 0, sizeof(q));
 	q.what = HELPER_LOOK;
-	say(&q, sizeof(q));
+	say(&q, helper_request_bytes(&q));
 	hear(HELPER_LOOK, &a);
 	puts("taken");
 }

@@ -540,7 +540,7 @@ def test_much_to_hear_at_its_return(groups):
     group."""
     g = groups(1, "without-key = yes")
     ranks = [Stub(g, "train", r, 64) for r in range(64)]
-    joined = [struct.unpack_from("<QQ", s.hear(s.JOINED), 8) for s in ranks]
+    joined = [struct.unpack_from("<QQ", s.hear(s.JOINED)) for s in ranks]
     for s in ranks[4:]:
         s.say(s.LEAVE, struct.pack("<QQ", s.place[2], 0))
     wait_until("60 to have left", lambda: [len(x["left"]) for x in g.net.json("group", "list")] == [60])
@@ -549,8 +549,8 @@ def test_much_to_hear_at_its_return(groups):
     for s, names in zip(ranks[:4], joined):
         s.socket.close()
         s.begin(s.RETURN, *names)
-        left = [struct.unpack_from("<QI", s.hear(s.LEFT)) for _ in range(60)]
-        assert left == [(r, r) for r in range(4, 64)]
+        left = [struct.unpack_from("<QI4xQ", s.hear(s.LEFT)) for _ in range(60)]
+        assert left == [(r, 0, 1 << r) for r in range(4, 64)]
     time.sleep(1)
     for s in ranks[:4]:
         s.say(s.PING, b"")

@@ -32,8 +32,8 @@ JOBS = [FORBIDDEN, UNANNOUNCED, FORBIDDEN, *[UNANNOUNCED] * 5, FORBIDDEN, LIMITS
 FROM = " from the network process"
 WRONG = {"place": "invalid request for place 64" + FROM, "kind": "invalid request of kind 99" + FROM,
          "answer": "invalid request of kind 6" + FROM, "byte": "invalid request of 1 bytes" + FROM,
-         **dict.fromkeys(("short", "long", "double"), "invalid request of [0-9]+ bytes" + FROM),
-         **dict.fromkeys(("size 0", "size 65", "ranks", "name", "owner", "escape", "state", "number"),
+         **dict.fromkeys(("short", "long", "double", "size 4097"), "invalid request of [0-9]+ bytes" + FROM),
+         **dict.fromkeys(("size 0", "ranks", "name", "owner", "escape", "state", "number"),
                          "the network process sent an invalid record of group 40"),
          "forgets": "the network process sent a record of group 40 without job 9, which still exists"}
 

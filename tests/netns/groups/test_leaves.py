@@ -37,16 +37,16 @@ needs_torch = pytest.mark.skipif(not os.path.exists(os.path.join(TORCH, "built")
 
 
 class Site(Switched):
-    """The manager and its datapath at 10.98.0.1, another aggregator without ranks at .2, and hosts with ranks at .11 and .12. Over IPv6
+    """The manager and its datapath at 10.98.0.1, another aggregator without ranks at .2, and hosts with ranks from .11 on. Over IPv6
     2001:db8:98:: stands for 10.98.0."""
 
-    def __init__(self, ipv6=False):
+    def __init__(self, ipv6=False, hosts=HOSTS):
         super().__init__()
         self.subnet, self.frame = ("2001:db8:98::", FRAME + 40) if ipv6 else ("10.98.0.", FRAME + 20)
         self.address = f"{self.subnet}1"
         self.agg = self.host(self.address, "m0")
         self.other = self.host(f"{self.subnet}2", "a0")
-        self.addresses = [f"{self.subnet}{11 + i}" for i in range(HOSTS)]
+        self.addresses = [f"{self.subnet}{11 + i}" for i in range(hosts)]
         self.worker = [self.host(address, f"w{i}") for i, address in enumerate(self.addresses)]
         for host in self.worker:
             host.ip("link set lo up")

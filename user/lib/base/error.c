@@ -12,7 +12,7 @@
 #include "locale.h"
 
 static __thread char message[FPISA_MESSAGE_SIZE];
-__thread uint64_t fpisa_missing_at_join;
+__thread struct fpisa_ranks fpisa_missing_at_join;
 
 const char *fpisa_error(void)
 {
@@ -101,20 +101,18 @@ const char *fpisa_reason(uint16_t verdict)
 	return verdict < FPISA_VERDICT_COUNT ? text[verdict] : "unknown reason";
 }
 
-const char *fpisa_rank_names(char *buf, size_t size, uint64_t ranks)
+const char *fpisa_rank_names(char *buf, size_t size, const struct fpisa_ranks *ranks)
 {
 	size_t used = 0;
 
 	buf[0] = '\0';
-	for (int i = 0; i < FPISA_MAX_WORKERS; i++) {
-		if (!(ranks >> i & 1))
-			continue;
-		if (used + sizeof("rank 63, ...") > size) {
+	FPISA_EACH_RANK(r, ranks) {
+		if (used + sizeof("rank 4095, ...") > size) {
 			snprintf(buf + used, size - used, "...");
 			break;
 		}
-		used += (size_t)snprintf(buf + used, size - used, "rank %d%s", i,
-					 i < FPISA_MAX_WORKERS - 1 && ranks >> (i + 1) ? ", " : "");
+		used += (size_t)snprintf(buf + used, size - used, "rank %u%s", r,
+					 fpisa_ranks_next(ranks, r + 1) < FPISA_MAX_RANKS ? ", " : "");
 	}
 	return buf;
 }

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "fpisa/ranks.h"
 
 #define FPISA_MESSAGE_SIZE 512
 
@@ -14,7 +15,7 @@
 int fpisa_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Ranks for which this thread's last attempt to join was waiting, if the handle no longer exists. */
-extern __thread uint64_t fpisa_missing_at_join;
+extern __thread struct fpisa_ranks fpisa_missing_at_join;
 
 /* hint if memory is exhausted */
 #define FPISA_MORE_MEMORY "free some memory, or raise the process's limit"
@@ -47,6 +48,6 @@ int fpisa_copy_sized(void *to, size_t known, const void *from, size_t least, con
 const char *fpisa_reason(uint16_t verdict);
 
 /* Write the ranks as "rank 3, rank 5". The text ends with "..." if `buf` is too small for all ranks. */
-const char *fpisa_rank_names(char *buf, size_t size, uint64_t ranks);
+const char *fpisa_rank_names(char *buf, size_t size, const struct fpisa_ranks *ranks);
 
 #endif

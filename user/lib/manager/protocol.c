@@ -38,8 +38,9 @@ static size_t used(enum fpisa_manager_type type)
 	case FPISA_MANAGER_GONE:
 		return sizeof(struct fpisa_manager_members);
 	case FPISA_MANAGER_LEAVE:
-	case FPISA_MANAGER_LEFT:
 		return sizeof(struct fpisa_manager_leave);
+	case FPISA_MANAGER_LEFT:
+		return sizeof(struct fpisa_manager_left);
 	case FPISA_MANAGER_REFUSED:
 	case FPISA_MANAGER_FAILED:
 		return sizeof(struct fpisa_manager_refusal);
@@ -90,7 +91,7 @@ static int spec_valid(const struct fpisa_manager_spec *s, int made)
 
 static int join_valid(const struct fpisa_manager_join *j, int returns)
 {
-	return fpisa_manager_name_valid(j->name) && j->size && j->size <= FPISA_MAX_WORKERS && j->rank < j->size &&
+	return fpisa_manager_name_valid(j->name) && j->size && j->size <= FPISA_MAX_RANKS && j->rank < j->size &&
 	       returns == !!j->group && returns == !!j->secret && !j->zero;
 }
 
@@ -100,12 +101,20 @@ static int bind_valid(const struct fpisa_manager_bind *b, int bound)
 	       !b->zero[2] && bound == !fpisa_is_address(&b->address) && bound == !b->aggregator;
 }
 
+/* Return whether a part of the ranks of a group can begin with this rank. */
+static int part_valid(__u32 first)
+{
+	return !(first % FPISA_MANAGER_PART) && first < FPISA_MAX_RANKS;
+}
+
 static int members_valid(const struct fpisa_manager_members *m, enum fpisa_manager_type type)
 {
+	static const __u64 none[FPISA_MANAGER_PART / 64];
 	int joined = type == FPISA_MANAGER_JOINED, gone = type == FPISA_MANAGER_GONE;
 
-	return m->ranks && joined == !!m->group && joined == !!m->secret && gone == !!m->cause &&
-	       m->cause < FPISA_MANAGER_CAUSE_END && !m->zero;
+	return joined == !!m->group && joined == !!m->secret && (gone || !m->cause) &&
+	       m->cause < FPISA_MANAGER_CAUSE_END && part_valid(m->first) &&
+	       (!joined || (!m->first && !memcmp(m->ranks, none, sizeof(none))));
 }
 
 /* Return whether the text is not empty, and has no control characters for a terminal. */
@@ -124,7 +133,19 @@ static int text_valid(const char *text, size_t size)
 static int refusal_valid(const struct fpisa_manager_refusal *r)
 {
 	return text_valid(r->text, sizeof(r->text)) && r->reason && r->reason < FPISA_MANAGER_R_END &&
+	       !(r->first % 64) && r->first < FPISA_MAX_RANKS &&
 	       (r->index < FPISA_MANAGER_JOBS || r->index == FPISA_MANAGER_NO_JOB);
+}
+
+/* Return whether the ranks of a leaf ascend, followed only by zeros. */
+static int leaf_valid(const struct fpisa_manager_job *j)
+{
+	if (j->leaf > FPISA_MAX_WORKERS)
+		return 0;
+	for (__u32 i = 0; i < FPISA_MAX_WORKERS; i++)
+		if (i < j->leaf ? j->rank[i] >= FPISA_MAX_RANKS || (i && j->rank[i] <= j->rank[i - 1]) : j->rank[i])
+			return 0;
+	return 1;
 }
 
 static int job_valid(const struct fpisa_manager_job *j)
@@ -132,7 +153,7 @@ static int job_valid(const struct fpisa_manager_job *j)
 	for (int i = 0; i < FPISA_MAX_SHARDS; i++)
 		if (j->others[i] >= FPISA_MAX_JOBS)
 			return 0;
-	return j->index < FPISA_MANAGER_JOBS && j->job < FPISA_MAX_JOBS && j->token && !j->others[0] && !j->zero &&
+	return j->index < FPISA_MANAGER_JOBS && j->job < FPISA_MAX_JOBS && j->token && !j->others[0] && leaf_valid(j) &&
 	       spec_valid(&j->spec, 1);
 }
 
@@ -228,10 +249,8 @@ static int body_valid(const struct fpisa_manager_message *m)
 	case FPISA_MANAGER_JOINED:
 	case FPISA_MANAGER_GONE:
 		return members_valid(&m->members, (enum fpisa_manager_type)m->type);
-	case FPISA_MANAGER_LEAVE:
-		return !m->leave.rank && !m->leave.zero;
 	case FPISA_MANAGER_LEFT:
-		return m->leave.rank < FPISA_MAX_WORKERS && !m->leave.zero;
+		return part_valid(m->left.first) && !m->left.zero;
 	case FPISA_MANAGER_REFUSED:
 		return refusal_valid(&m->refusal);
 	case FPISA_MANAGER_FAILED:
@@ -254,6 +273,7 @@ static int body_valid(const struct fpisa_manager_message *m)
 	case FPISA_MANAGER_ENDED:
 	case FPISA_MANAGER_DROP:
 		return m->of.group != 0;
+	case FPISA_MANAGER_LEAVE:
 	case FPISA_MANAGER_REGISTERED:
 	case FPISA_MANAGER_PING:
 	case FPISA_MANAGER_PONG:

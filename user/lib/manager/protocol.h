@@ -9,7 +9,7 @@
 
 #include <linux/types.h>
 #include "fpisa/address.h"
-#include "fpisa/wire.h"
+#include "fpisa/ranks.h"
 #include "lib/base/shards.h"
 
 #define FPISA_MANAGER_MAGIC 0x47504d46u /* the bytes "FMPG"; a TLS connection begins with 0x16 */
@@ -33,6 +33,7 @@
 #define FPISA_MANAGER_BEATLESS_MS 600  /* silence after which an aggregator counts as gone */
 
 #define FPISA_MANAGER_MAKE_RANKS 8 /* maximum number of ranks in one RANKS message */
+#define FPISA_MANAGER_PART 1024	   /* number of ranks in one PENDING or GONE message */
 #define FPISA_MANAGER_LISTED 8	   /* maximum number of aggregators in one AGGREGATORS message */
 #define FPISA_MANAGER_MADE_TEXT 192
 
@@ -148,8 +149,8 @@ struct fpisa_manager_job {
 	struct fpisa_manager_spec spec; /* parameters of the job, without defaults */
 	/* numbers of the job at the other aggregators of the group, from the second aggregator on */
 	__u8 others[FPISA_MAX_SHARDS];
-	__u32 zero;
-	__u64 leaf; /* in a tree: ranks of the group that have this leaf, which are the job's ranks in this order; else 0 */
+	__u32 leaf;		       /* in a tree: number of ranks of the group that have this leaf; else 0 */
+	__u16 rank[FPISA_MAX_WORKERS]; /* these ranks, ascending, which are the job's ranks in this order; then 0 */
 };
 
 struct fpisa_manager_aggregator {
@@ -218,17 +219,24 @@ struct fpisa_manager_group_id {
 	__u64 group;
 };
 
+/* PENDING and GONE concern up to FPISA_MANAGER_PART ranks. Several such messages describe a larger group. */
 struct fpisa_manager_members {
-	__u64 ranks;	     /* PENDING: ranks that have joined; JOINED: ranks in the group; GONE: dead ranks */
 	__u64 group, secret; /* JOINED: values to send in RETURN; else 0 */
-	__u32 cause;	     /* GONE: enum fpisa_manager_cause; else 0 */
-	__u32 zero;
+	__u32 cause;	     /* GONE: enum fpisa_manager_cause, or 0 if more of the dead ranks follow; else 0 */
+	__u32 first;	     /* first rank of `ranks`, a multiple of FPISA_MANAGER_PART */
+	/* PENDING: those of the ranks that have joined; GONE: those of the dead ranks; JOINED: 0 */
+	__u64 ranks[FPISA_MANAGER_PART / 64];
 };
 
-struct fpisa_manager_leave { /* LEAVE and LEFT */
-	__u64 calls;	     /* number of calls that the rank has completed in this group */
-	__u32 rank;	     /* rank in LEFT; 0 in LEAVE */
+struct fpisa_manager_leave {
+	__u64 calls; /* number of calls that the rank has completed in this group */
+};
+
+struct fpisa_manager_left {
+	__u64 calls; /* number of calls that each of these ranks had completed */
+	__u32 first; /* first rank of `ranks`, a multiple of FPISA_MANAGER_PART */
 	__u32 zero;
+	__u64 ranks[FPISA_MANAGER_PART / 64];
 };
 
 struct fpisa_manager_waits { /* WAITS: a rank has waited for its oldest call for a second */
@@ -239,9 +247,10 @@ struct fpisa_manager_waits { /* WAITS: a rank has waited for its oldest call for
 #define FPISA_MANAGER_NO_JOB 0xffffffffu
 
 struct fpisa_manager_refusal { /* REFUSED and FAILED; FAILED has reason `failed` and concerns the job `index` */
-	__u32 reason;	       /* enum fpisa_manager_reason */
+	__u16 reason;	       /* enum fpisa_manager_reason */
+	__u16 first;	       /* first rank of `ranks`, a multiple of 64 */
 	__u32 index;	       /* index of the job, or FPISA_MANAGER_NO_JOB */
-	__u64 ranks;	       /* ranks that the refusal names, or 0 */
+	__u64 ranks;	       /* the first 64 ranks that the refusal names, as a bitmap from `first` on, or 0 */
 	char text[FPISA_MANAGER_TEXT];
 };
 
@@ -256,7 +265,8 @@ struct fpisa_manager_message {
 		struct fpisa_manager_bind bind; /* BIND, BOUND */
 		struct fpisa_manager_job job;
 		struct fpisa_manager_members members; /* PENDING, JOINED, GONE */
-		struct fpisa_manager_leave leave;     /* LEAVE, LEFT */
+		struct fpisa_manager_leave leave;
+		struct fpisa_manager_left left;
 		struct fpisa_manager_refusal refusal; /* REFUSED, FAILED */
 		struct fpisa_manager_waits waits;
 		struct fpisa_manager_list list;	   /* AGGREGATORS */
@@ -330,10 +340,13 @@ int fpisa_manager_error(__u32 reason);
 /* Return the cause as text: "its process ended" and the like. */
 const char *fpisa_manager_cause_text(__u32 cause);
 
-/* Return the bitmap of all ranks of a group with `size` ranks. */
-static inline __u64 fpisa_manager_all(__u32 size)
+/* Set the ranks that a refusal names. */
+static inline void fpisa_manager_name_ranks(struct fpisa_manager_refusal *r, const struct fpisa_ranks *ranks)
 {
-	return size >= 64 ? ~0ull : (1ull << size) - 1;
+	const __u32 lowest = fpisa_ranks_next(ranks, 0);
+
+	r->first = lowest < FPISA_MAX_RANKS ? (__u16)(lowest / 64 * 64) : 0;
+	r->ranks = ranks->word[r->first / 64];
 }
 
 #endif

@@ -161,7 +161,8 @@ static int not_joined(const struct fpisa_query *q)
 	return fpisa_fail(
 		-ETIMEDOUT,
 		"query %u: %s of the aggregator's list did not join in %u ms; list each of them with address and port",
-		q->options.query, fpisa_rank_names(names, sizeof(names), q->member.joining.missing),
+		q->options.query,
+		fpisa_rank_names(names, sizeof(names), &(struct fpisa_ranks){{q->member.joining.missing}}),
 		q->options.timeout_ms);
 }
 
@@ -183,7 +184,8 @@ static int check_time(struct fpisa_query *q, uint64_t now)
 		return fpisa_fail(-EILSEQ,
 				  "query %u: the aggregator did not receive exactly the frames that %s sent; please "
 				  "report this bug",
-				  q->options.query, fpisa_rank_names(names, sizeof(names), q->unsealed));
+				  q->options.query,
+				  fpisa_rank_names(names, sizeof(names), &(struct fpisa_ranks){{q->unsealed}}));
 	if (q->phase == FPISA_PHASE_SEAL || q->phase == FPISA_PHASE_READ)
 		return fpisa_fail(-ETIMEDOUT,
 				  "query %u: the aggregator at %s has not answered for %u ms after all rows were sent; "

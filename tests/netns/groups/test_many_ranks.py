@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Groups of more than 64 ranks: sums over real XDP by 96 ranks on three hosts, and the time in which 4,096 ranks join a manager. The 96
+ranks are threads of a process on each host."""
+import fractions
+import hashlib
+import os
+import re
+import resource
+import selectors
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+
+import numpy
+import pytest
+
+from aggregators import pins
+from groups import Groups
+from job_requests import BYTES, JOIN, JOINED, REFUSED, message
+from lab import ADDRESS, LIBRARY, PORT, TOP, draw_seed, end, once_within, wait_until
+from test_leaves import PINS, Site, all_counters, nearest, over_both, served, shares_of
+
+HOSTS, EACH = 3, 32
+RANKS, COUNT, CHUNK = HOSTS * EACH, 2048, 256
+PROGRAM = """
+import hashlib, sys, threading, numpy, fpisa
+manager, key, mode, host, seed = *sys.argv[1:4], int(sys.argv[4]), int(sys.argv[5])
+
+def work(rank):
+    try:
+        with fpisa.Group(manager, "many", rank, %(ranks)d, key_file=key, mode=mode, join_timeout=50, elements=%(chunk)d) as g:
+            rng = numpy.random.default_rng([seed, rank])
+            values = numpy.ldexp(rng.uniform(-1, 1, %(count)d), rng.integers(-40, 41, %(count)d)).astype("float32")
+            request = g.start(values, out=numpy.empty_like(values))
+            out, flags = request.wait()
+            say(rank, hashlib.sha256(out.tobytes()).hexdigest(), len(request.ranks))
+            while mode == "exact":
+                g.allreduce(numpy.ones(1000, "float32"))
+    except fpisa.Error as e:
+        say(rank, type(e).__name__, e.ranks, e)
+
+def say(*what):
+    with lock:
+        print(*what, sep="\\t", flush=True)
+
+lock = threading.Lock()
+threads = [threading.Thread(target=work, args=(r,)) for r in range(host, %(ranks)d, %(hosts)d)]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+""" % {"ranks": RANKS, "hosts": HOSTS, "count": COUNT, "chunk": CHUNK}
+
+
+@pytest.fixture
+def site(bpffs, tmp_path, request):
+    with pins(PINS), served(Site(getattr(request, "param", None) == "IPv6", HOSTS), str(tmp_path)) as leaves:
+        yield leaves
+
+
+def start(site, seed, mode="exact"):
+    """Start the ranks of each host."""
+    env = {**os.environ, "PYTHONPATH": os.path.join(TOP, "adapters", "python"), "FPISA_LIBRARY": LIBRARY, "OPENBLAS_NUM_THREADS": "1"}
+    return [host.spawn(sys.executable, "-B", "-c", PROGRAM, site.net.address, site.key, mode, i, seed, env=env)
+            for i, host in enumerate(site.net.worker)]
+
+
+def lines(process, n=EACH):
+    """Return what the ranks of a host say: {rank: the other words of its next line}."""
+    said = {}
+    for _ in range(n):
+        rank, *words = process.stdout.readline().rstrip("\n").split("\t")
+        said[int(rank)] = words
+    assert len(said) == n
+    return said
+
+
+def right_digest(seed):
+    """Return the digest of the exact sums, rounded to the nearest float32."""
+    columns = []
+    for rank in range(RANKS):
+        rng = numpy.random.default_rng([seed, rank])
+        columns.append(numpy.ldexp(rng.uniform(-1, 1, COUNT), rng.integers(-40, 41, COUNT)).astype("float32").tolist())
+    return hashlib.sha256(b"".join(nearest(sum(map(fractions.Fraction, column))) for column in zip(*columns))).hexdigest()
+
+
+@over_both
+def test_sums_and_a_death(site):
+    """96 ranks get the exact sums, and each host sends one contribution for each chunk. When a host's ranks die, the others name one of
+    them."""
+    seed = draw_seed()
+    hosts = start(site, seed)
+    try:
+        right = [right_digest(seed), str(RANKS)]
+        for i, process in enumerate(hosts):
+            assert lines(process) == {r: right for r in range(i, RANKS, HOSTS)}
+        assert [s["ranks"] for s in shares_of(site, "many")] == [[], *(list(range(i, RANKS, HOSTS)) for i in range(HOSTS))]
+        assert all(all_counters(site, i, "v_up") >= COUNT // CHUNK for i in range(HOSTS))
+        group, = site.net.json("group", "show", "many")
+        assert group["here"] == list(range(RANKS)) and len(group["members"]) == RANKS
+        hosts[2].send_signal(signal.SIGKILL)
+        for i in range(2):
+            for rank, (kind, named, text) in lines(hosts[i]).items():
+                first, = re.findall(r"^\((\d+),\)$", named)
+                assert kind == "RankLost" and int(first) % HOSTS == 2 and f"rank {first} is gone: its process ended" in text, (rank, kind, named, text)
+    finally:
+        for process in hosts:
+            end(process)
+    wait_until("the end of the group", lambda: not site.net.json("group", "list"))
+
+
+def test_refused(site):
+    """The ranks of a group that is too large for its mode or its manager learn why."""
+    hosts = start(site, 1, "fpisa64")
+    for process in hosts:
+        for kind, _, text in lines(process).values():
+            assert kind == "Error" and "a job of 96 ranks needs mode exact and the fused pipeline" in text, (kind, text)
+        end(process)
+    wait_until("the end of the group", lambda: not site.net.json("group", "list"))
+    with open(site.config) as f:
+        text = f.read()
+    with open(site.config, "w") as f:
+        f.write(text.replace("leaves = yes\n", ""))
+    site.read_again()
+    for process in (hosts := start(site, 1)):
+        for kind, _, said in lines(process).values():
+            assert kind == "InvalidCall" and "without a tree a group has up to 64; set leaves = yes" in said, (kind, said)
+    for process in hosts:
+        end(process)
+
+
+MANY, MANY_HOSTS = 4096, 64
+REGISTER, PING, REGISTERED = 9, 6, 26
+
+
+class Caller:
+    """A connection to the manager from one of many hosts"""
+
+    def __init__(self, host, said):
+        self.socket, self.unread = socket.socket(), b""
+        self.socket.bind((host, 0))
+        self.socket.connect((ADDRESS, PORT))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.sendall(said)
+        self.socket.setblocking(False)
+
+    def heard(self, kind):
+        """Return whether a message of this kind has come. Raise an exception for a refusal."""
+        self.unread += self.socket.recv(65536)
+        while len(self.unread) >= BYTES:
+            m, self.unread = self.unread[:BYTES], self.unread[BYTES:]
+            is_now, = struct.unpack_from("<H", m, 6)
+            assert is_now != REFUSED, m[32:].rstrip(b"\0").decode()
+            if is_now == kind:
+                return True
+        return False
+
+
+def hear(callers, kind):
+    """Wait until each of the callers has heard a message of this kind."""
+    with selectors.DefaultSelector() as s:
+        for c in callers:
+            s.register(c.socket, selectors.EVENT_READ, c)
+        while s.get_map():
+            for key, _ in s.select(1):
+                if key.data.heard(kind):
+                    s.unregister(key.fileobj)
+
+
+@pytest.mark.alone
+def test_join_of_4096_ranks(lab, tmp_path):
+    """4,096 ranks on 64 hosts, each with an aggregator, join within 5 s. Their messages come from this process."""
+    net = lab(workers=1)
+    net.load()
+    addresses = [f"10.99.1.{100 + i}" for i in range(MANY_HOSTS)]
+    net.worker[0].ip(*(f"addr add {a}/24 dev eth0" for a in addresses))
+    g = Groups(net, str(tmp_path), "without-key = yes", "leaves = yes")
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(files[0], 2 * MANY), max(files[1], 2 * MANY)))
+    callers = []
+    try:
+        g.serve()
+        with net.worker[0].entered():
+            aggregators = [Caller(a, message(REGISTER, struct.pack("<II16sHHI", 3, 10000, bytes(16), PORT, 0, 1024))) for a in addresses]
+            callers += aggregators
+            over = threading.Event()
+
+            def beat():
+                while not over.wait(0.1):
+                    for a in aggregators:
+                        a.socket.send(message(PING))
+
+            beats = threading.Thread(target=beat)
+            beats.start()
+            hear(aggregators, REGISTERED)
+
+            def join():
+                began, ranks = time.monotonic(), []
+                for r in range(MANY):
+                    ranks.append(Caller(addresses[r % MANY_HOSTS], message(JOIN, struct.pack("<64sIIQQ", b"many", MANY, r, 0, 0))))
+                hear(ranks, JOINED)
+                took = time.monotonic() - began
+                print(f"{MANY} ranks joined in {took:.2f} s")
+                group, = net.json("group", "show", "many")
+                assert len(group["here"]) == MANY and [len(s["ranks"]) for s in group["shares"]] == [0] + [MANY // MANY_HOSTS] * MANY_HOSTS
+                for rank in ranks:
+                    rank.socket.close()
+                wait_until("the end of the group", lambda: not net.json("group", "list"))
+                return took
+
+            once_within(5, join)
+    finally:
+        if callers:
+            over.set()
+            beats.join()
+        for c in callers:
+            c.socket.close()
+        g.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, files)
