@@ -138,6 +138,7 @@ static bool same_parameters(const struct fpisa_job *now, const struct fpisa_job 
 	a.live = b.live = 0;
 	a.slot_base = b.slot_base = 0;
 	a.copies = b.copies = 0;
+	a.below = b.below = 0;
 	a.keyed = b.keyed = 0;
 	a.key = b.key = (struct fpisa_key){0};
 	return !memcmp(&a, &b, sizeof(a));
