@@ -249,7 +249,7 @@ def test_program_of_another_pin(net, config):
     """The running program must not be detached if the file lacks an option --pin."""
     net.fpisa("load", "p0", "--pin", "/sys/fs/bpf/mine")
     config.write((7, {}))
-    config.refused("p0 runs the datapath that is pinned in /sys/fs/bpf/mine; give --pin /sys/fs/bpf/mine, or run fpisa unload p0")
+    config.refused("p0 runs the datapath that is pinned in /sys/fs/bpf/mine; give --pin /sys/fs/bpf/mine, or first run fpisa unload p0")
 
 
 def test_wrong_file_changes_nothing(net, config):
