@@ -21,7 +21,7 @@ from aggregators import pins
 from groups import Groups
 from job_requests import BYTES, JOIN, JOINED, REFUSED, message
 from lab import ADDRESS, LIBRARY, PORT, TOP, draw_seed, end, once_within, wait_until
-from test_leaves import PINS, Site, all_counters, nearest, over_both, served, shares_of
+from test_leaves import PINS, Site, all_counters, nearest, served, shares_of
 
 HOSTS, EACH = 3, 32
 RANKS, COUNT, CHUNK = HOSTS * EACH, 2048, 256
@@ -87,7 +87,7 @@ def right_digest(seed):
     return hashlib.sha256(b"".join(nearest(sum(map(fractions.Fraction, column))) for column in zip(*columns))).hexdigest()
 
 
-@over_both
+@pytest.mark.parametrize("site", ["IPv4", "IPv6"], indirect=True)
 def test_sums_and_a_death(site):
     """96 ranks get the exact sums, and each host sends one contribution for each chunk. When a host's ranks die, the others name one of
     them."""
