@@ -1692,8 +1692,8 @@ static void exact_shares(void **state)
 	}
 	assert_true(groups >= 12 && given == FPISA_DEFAULT_SLOTS / FPISA_EXACT_SHARE);
 	assert_refused(&w->of[groups], FPISA_MANAGER_R_pool,
-		       "256 of the 256 slots for mode exact, which leaves too few for a window of 8; load with more "
-		       "--slots");
+		       "256 of the 256 slots for mode exact, which leaves too few for a window of 8; load with a "
+		       "larger --slots");
 	/* Jobs of E4M3 use the same registers as in other modes. */
 	assert_int_equal(exact_window(w, (int)groups + 1, "e4m3", FPISA_FORMAT_E4M3), 64);
 }

@@ -564,9 +564,8 @@ static int join_late(struct fpisa_link *l, uint64_t timeout_ns)
 	char names[160];
 
 	if (!l->told_pending)
-		return fpisa_fail(-ETIMEDOUT,
-				  "%s: the manager did not answer in %llu ms; is `fpisa serve` running there?", l->peer,
-				  ms);
+		return fpisa_fail(-ETIMEDOUT, "%s: the manager did not answer in %llu ms; is fpisa serve running there?",
+				  l->peer, ms);
 	l->missing = fpisa_ranks_without(&all, &l->pending);
 	return fpisa_fail(-ETIMEDOUT, "%s: %s did not join in %llu ms; start the missing ranks", l->peer,
 			  fpisa_rank_names(names, sizeof(names), &l->missing), ms);

@@ -56,8 +56,8 @@ for t in threads:
 
 
 @pytest.fixture
-def site(bpffs, tmp_path, request):
-    with pins(PINS), served(Site(getattr(request, "param", None) == "IPv6", HOSTS), str(tmp_path)) as leaves:
+def site(bpffs, tmp_path, family):
+    with pins(PINS), served(Site(family == "ipv6", HOSTS), str(tmp_path)) as leaves:
         yield leaves
 
 
@@ -87,7 +87,7 @@ def right_digest(seed):
     return hashlib.sha256(b"".join(nearest(sum(map(fractions.Fraction, column))) for column in zip(*columns))).hexdigest()
 
 
-@pytest.mark.parametrize("site", ["IPv4", "IPv6"], indirect=True)
+@pytest.mark.families()
 def test_sums_and_a_death(site):
     """96 ranks get the exact sums, and each host sends one contribution for each chunk. When a host's ranks die, the others name one of
     them."""
@@ -112,6 +112,7 @@ def test_sums_and_a_death(site):
     wait_until("the end of the group", lambda: not site.net.json("group", "list"))
 
 
+@pytest.mark.families("ipv4")  # the family does not change the refusals
 def test_refused(site):
     """The ranks of a group that is too large for its mode or its manager learn why."""
     hosts = start(site, 1, "fpisa64")
@@ -171,6 +172,7 @@ def hear(callers, kind):
 
 
 @pytest.mark.alone
+@pytest.mark.families("ipv4")  # the callers have IPv4 addresses
 def test_join_of_4096_ranks(lab, tmp_path):
     """4,096 ranks on 64 hosts, each with an aggregator, join within 5 s. Their messages come from this process."""
     net = lab(workers=1)
