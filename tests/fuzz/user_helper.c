@@ -251,7 +251,7 @@ ssize_t send(int fd, const void *bytes, size_t n, int flags)
 {
 	const struct helper_answer *a = bytes;
 
-	CHECK(fd == w.fd && flags & MSG_NOSIGNAL && n == sizeof(*a));
+	CHECK(fd == w.fd && flags & MSG_NOSIGNAL && n == helper_answer_bytes(a));
 	if (a->what == HELPER_MAKE && !a->made.err)
 		CHECK(a->made.number < FPISA_MAX_JOBS && jobs[a->made.number].active);
 	return (ssize_t)n;

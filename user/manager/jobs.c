@@ -388,7 +388,7 @@ static void tell_job(struct manager *m, struct manager_group *g, __u32 index, co
 
 static bool is_anywhere(const struct manager_group_job *j)
 {
-	return memchr(j->there, true, sizeof(j->there)) != NULL;
+	return memchr(j->there, 1, sizeof(j->there)) != NULL;
 }
 
 /*

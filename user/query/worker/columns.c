@@ -229,8 +229,9 @@ int columns_no_room(const struct columns *c, const char *place, uint32_t key_byt
 	size_t need = c->numbered, used = 0;
 
 	for (int i = 0; i < c->n_keys + (value != COLUMNS_NONE); i++) {
-		const struct fpisa_column *is =
-			i < c->n_keys ? &c->table->schema.column[c->key[i]] : columns_value(c, value);
+		const struct fpisa_column *is = value == COLUMNS_NONE || i < c->n_keys ?
+							&c->table->schema.column[c->key[i]] :
+							columns_value(c, value);
 		/* A NULL among distinct values has no key. */
 		size_t n = fpisa_key_least(is) - (i == c->n_keys && !is->not_null) + len[i];
 
@@ -254,7 +255,7 @@ static int no_room(const struct columns *c, uint32_t key_bytes, int value, const
 	char place[TEXT_PLACE];
 
 	for (int i = 0; i < c->n_keys + (value != COLUMNS_NONE); i++) {
-		int k = i < c->n_keys ? c->key[i] : c->value[value];
+		int k = value == COLUMNS_NONE || i < c->n_keys ? c->key[i] : c->value[value];
 
 		if (c->table->schema.column[k].type == FPISA_COLUMN_TEXT && !field[k].null)
 			len[i] = field[k].len;
