@@ -44,6 +44,13 @@ class Rank:
         line, self.text = self.text.split("\n", 1)
         return json.loads(line)
 
+    def lines(self):
+        """Return the rank's next answer and those read with it, because select() does not report them."""
+        answers = [self.line()]
+        while "\n" in self.text:
+            answers.append(self.line())
+        return answers
+
     def kill(self, how=signal.SIGKILL):
         self.process.send_signal(how)
 

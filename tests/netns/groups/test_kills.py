@@ -65,7 +65,8 @@ class Watched:
         while (left := until - time.monotonic()) > 0:
             pipes = {rank.process.stdout.fileno(): r for r, rank in enumerate(self.ranks)}
             for fd in select.select(list(pipes), [], [], left)[0]:
-                self.take(pipes[fd], self.ranks[pipes[fd]].line())
+                for answer in self.ranks[pipes[fd]].lines():
+                    self.take(pipes[fd], answer)
             silent = [r for r, heard in enumerate(self.heard) if time.monotonic() > heard + HANG_S]
             assert not silent, (silent, self.errors)
         assert not self.wrong
