@@ -79,8 +79,8 @@ class Watched:
 
 
 def shares(net):
-    """Return the addresses of the aggregators in the group's generation."""
-    return [a["address"] for g in net.json("group", "list") if g["name"] == "soak" for a in g["shares"]]
+    """Return the addresses of the aggregators in the group's generation, but not of an earlier one whose job is still being created."""
+    return [a["address"] for g in net.json("group", "list") if g["name"] == "soak" and not g["left"] and not g["gone"] for a in g["shares"]]
 
 
 def used(net):
