@@ -146,30 +146,35 @@ def test_topology(tmp_path):
         assert all(o["seconds"] > 0.8 * (p["bytes"] * vectors[t] - 32768) * 8 / 2e7 for t, o in p["ours"].items())
 
 
+def collective(topologies, workers, size=131072, rounds=1):
+    """Measure sums of `size` bytes over links of 20 Mbit/s."""
+    pytest.importorskip("numpy", reason="python3-numpy is not installed")
+    return subprocess.run([sys.executable, "-B", COLLECTIVE, "--topologies", topologies, "--workers", workers, "--rates", "20", "--sizes", str(size),
+                           "--rounds", str(rounds), "--only", "fpisa"], text=True, capture_output=True, timeout=120)
+
+
 def test_racks():
     """The uplink of a rack of two workers has half a worker's rate, which delays all bytes beyond the first bucket."""
-    pytest.importorskip("numpy", reason="python3-numpy is not installed")
-    command = [sys.executable, "-B", COLLECTIVE, "--workers", "4", "--rates", "20", "--sizes", "131072", "--rounds", "1", "--only", "fpisa"]
-    p = subprocess.run([*command, "--topologies", "racks-2"], text=True, capture_output=True, timeout=120)
+    p = collective("racks-2", "4")
     assert p.returncode == 0, p.stderr
     line = json.loads(p.stdout)
     assert line["topology"] == "racks-2" and line["limit_s"] == pytest.approx(131072 * 8 / 1e7)
     assert line["seconds"] > 0.8 * (131072 - 32768) * 8 / 1e7
-    p = subprocess.run([*command, "--topologies", "racks-2,switch"], text=True, capture_output=True, timeout=120)
+    p = collective("racks-2,switch", "4")
     assert p.returncode == 2 and "racks-K takes one number of workers, and no other topology" in p.stderr
 
 
 def test_hosts():
-    """With two ranks on each of two hosts, a host's link carries one vector in each direction."""
-    pytest.importorskip("numpy", reason="python3-numpy is not installed")
-    command = [sys.executable, "-B", COLLECTIVE, "--topologies", "hosts-2", "--rates", "20", "--sizes", "131072", "--rounds", "1", "--only", "fpisa"]
-    p = subprocess.run([*command, "--workers", "4"], text=True, capture_output=True, timeout=120)
+    """With two ranks on each of two hosts, a host's link carries one vector in each direction. In a smaller vector, the frames that
+    are sent again have a larger share."""
+    size = 524288
+    p = collective("hosts-2", "4", size, rounds=3)
     assert p.returncode == 0, p.stderr
     line = json.loads(p.stdout)
-    assert line["topology"] == "hosts-2" and line["limit_s"] == pytest.approx(131072 * 8 / 2e7)
-    assert line["ring_limit_s"] == pytest.approx(line["limit_s"]) and line["seconds"] > 0.8 * (131072 - 32768) * 8 / 2e7
+    assert line["topology"] == "hosts-2" and line["limit_s"] == pytest.approx(size * 8 / 2e7)
+    assert line["ring_limit_s"] == pytest.approx(line["limit_s"]) and line["seconds"] > 0.8 * (size - 32768) * 8 / 2e7
     assert 1 < line["sent"] < 1.1 and 1 < line["received"] < 1.1
-    p = subprocess.run([*command, "--workers", "3"], text=True, capture_output=True, timeout=120)
+    p = collective("hosts-2", "3")
     assert p.returncode == 2 and "give a multiple of the number of hosts" in p.stderr
 
 
