@@ -4,7 +4,7 @@
  *
  *	fpisa_part	the parent takes a part of a partial sum, in place of check.h and admission.h
  *	fpisa_up	the leaf seals a complete round and sends its first part
- *	fpisa_down	the leaf takes a frame of its parent
+ *	fpisa_down	the leaf takes a frame from its parent
  *	fpisa_greet	the leaf takes a HELLO, after hello.h has checked it
  *
  * A program sends one frame for each that it receives. So a part asks the parent for a STATUS, unless it is the last,

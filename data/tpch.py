@@ -47,7 +47,7 @@ def run(argv, what):
 
 
 def installed(directory):
-    """Return the path of tpchgen-cli in the version of tpch.txt, after installing it if needed."""
+    """Return the path of tpchgen-cli, in the version that tpch.txt requires. Install it if needed."""
     program = os.path.join(directory, "bin", "tpchgen-cli")
     if not os.path.exists(program) or run([program, "--version"], program).split()[-1] != VERSION:
         shutil.rmtree(directory, ignore_errors=True)

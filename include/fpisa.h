@@ -139,7 +139,7 @@ struct fpisa_options {
 	double duplicate, reorder, delay, corrupt;
 	uint32_t transport; /* enum fpisa_transport_name */
 	/*
-	 * Nonzero: restore the array of a call in place (recv is send) if the handle fails, joins again or is closed
+	 * Nonzero: restore the array of an in-place call (recv is send) if the handle fails, joins again or is closed
 	 * before the call has all of its results. The array then has its contents from before the call, even if
 	 * on_chunk has reported some chunks. During the call this needs a second copy of the array in memory, and
 	 * copies each chunk once more when its result arrives. Calls with separate arrays are not affected.
@@ -229,8 +229,8 @@ int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const str
  *		rank gets a sum
  * -ESTALE	the job was created again, its ranks joined again, another process joined as this rank, or this rank was
  *		removed from the job
- * -EUCLEAN	the array contains sums of a failed call in place instead of input; nothing was sent
- * -ENOMEM	no memory; or calls in place of the process, in progress or failed, would have more than 2^26 chunks
+ * -EUCLEAN	the array contains sums of a failed in-place call instead of input; nothing was sent
+ * -ENOMEM	no memory; or the process's in-place calls, in progress or failed, would have more than 2^26 chunks
  *		together (64 GiB of 256 floats each), and the library cannot remember more for -EUCLEAN. Calls of a
  *		group that does not have a job of the type yet count chunks of group options.elements, or of 32 if this
  *		option is 0. Nothing was sent
@@ -238,7 +238,7 @@ int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const str
  * After -ETIMEDOUT, -EPROTO, -ESTALE or -ECONNRESET the handle returns the same error until fpisa_rejoin().
  *
  * Results are written into recv as they arrive. After a failure other than -ERANGE, some elements of recv are sums, and
- * the others have their former values. send is not written unless it is the same array. A failed call in place cannot
+ * the others have their former values. send is not written unless it is the same array. A failed in-place call cannot
  * be repeated, because part of its input is overwritten; set options.restore, or use separate arrays. Without
  * options.restore, all later calls of the process that send the array, or whole chunks of it, return -EUCLEAN until the
  * program has written these chunks again. The library recognises such chunks by their bytes. Input that happens to have
@@ -297,7 +297,7 @@ struct fpisa_call {
 	void (*on_done)(void *arg, int rc, uint32_t flags);
 	void *arg;
 	/*
-	 * NULL, or the place for the bitmap of the ranks that are in every value of the result; set before the call
+	 * NULL, or the place for the bitmap of the ranks that contributed to every value of the result; set before the call
 	 * succeeds. A group of more than 64 ranks needs an array with a bit for each rank, in (size + 63) / 64 words
 	 */
 	uint64_t *ranks;
@@ -445,7 +445,7 @@ int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, s
  * the group, 0 to 2^40, and is the same on all ranks. The sum of counts must be count. If counts is NULL, all parts
  * have count / size elements. If only one rank's count is not 0, this is a reduce to that rank. The bits are those of
  * the all-reduce of `send`. Except with FPISA_MXINT8, recv may be the place of this rank's part in send; otherwise send
- * and recv must not overlap. recv may be NULL if counts[rank] is 0. A call in place does not write the other parts of
+ * and recv must not overlap. recv may be NULL if counts[rank] is 0. An in-place call does not write the other parts of
  * send. The call sends as many frames as the all-reduce, but a rank receives only the headers of results outside of its
  * part (fpisa-wire(7), section 6.4). Errors and the lifetime of the request are those of
  * fpisa_group_start() and fpisa_group_allreduce(). Also:
@@ -483,7 +483,7 @@ int fpisa_group_barrier_start(struct fpisa_group *g, struct fpisa_request **requ
  * former contents in the rest. Errors and the lifetime of the request are those of fpisa_group_start(). Also:
  *
  * -EINVAL	root is not a rank of the group, or an argument is invalid; nothing was sent
- * -EUCLEAN	root's data contains sums of a failed call in place; nothing was sent
+ * -EUCLEAN	root's data contains sums of a failed in-place call; nothing was sent
  * -EPROTO	ranks named different roots or numbers of bytes; every rank gets this error, and no rank has the data of
  *		another call
  */

@@ -2,7 +2,7 @@
 /*
  * Calls whose tensors are on an accelerator. The values travel in chunks of 1 to 4 MB. libfpisa sends each chunk from a
  * buffer in pinned memory, and receives the sum into another. In one buffer, libfpisa could take a later chunk for the
- * sums of a failed call in place. A thread copies chunks from the device ahead of the sums, and libfpisa's thread copies
+ * sums of a failed in-place call. A thread copies chunks from the device ahead of the sums, and libfpisa's thread copies
  * each sum back when it arrives, so copies in both directions overlap the sums. Each direction has its own stream. Only
  * c10's interface of devices is used, so one build serves every accelerator.
  */

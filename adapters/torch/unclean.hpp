@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Tensors on an accelerator that contain sums of a failed call in place instead of input. The sum of such a tensor would be
+ * Tensors on an accelerator that contain sums of a failed in-place call instead of input. The sum of such a tensor would be
  * wrong, so a later call is refused until the program writes the tensor, as libfpisa does for memory of the host.
  */
 #ifndef FPISA_TORCH_UNCLEAN_HPP

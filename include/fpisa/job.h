@@ -269,7 +269,7 @@ struct fpisa_control {
 /* Programs of trees, in families for which fpisa_family_has_trees() */
 #define FPISA_PART 10  /* a parent takes a part of a leaf's partial sum */
 #define FPISA_UP 11    /* a leaf sends a part */
-#define FPISA_DOWN 12  /* a leaf takes a frame of its parent */
+#define FPISA_DOWN 12  /* a leaf takes a frame from its parent */
 #define FPISA_GREET 13 /* a leaf takes a HELLO */
 #define FPISA_BANK_SIZE 16
 #define FPISA_BANKS 2

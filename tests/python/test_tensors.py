@@ -30,7 +30,7 @@ def test_views(tensor, total):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.int8, torch.int64, torch.bool])
 def test_keys(dtype):
-    """A tensor of any type, with any strides, with or without a gradient, is summed right."""
+    """Keys may be a tensor of any type, with any strides, with or without a gradient."""
     for by in torch.tensor([1, 0, 1]), torch.tensor([1, 7, 0, 7, 1, 7])[::2]:
         by = by.to(dtype)
         by = by.requires_grad_() if dtype.is_floating_point else by

@@ -21,7 +21,7 @@ static size_t size_of(int call)
 	return call < 70 ? (size_t)call : (size_t)(call - 69) * 997;
 }
 
-/* Return byte `i` of a call's data. The data contain words of NaN, -0 and the extremes, among others. */
+/* Return byte `i` of a call's data. The data contain words that are NaN, -0, 0 or all ones, among random words. */
 static unsigned char byte_of(int call, size_t i)
 {
 	static const unsigned char words[] = {0, 0, 0, 0x80, 1, 0, 0x80, 0x7f, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0};

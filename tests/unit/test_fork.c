@@ -177,7 +177,7 @@ static int use(void *arg)
 	return leaks() ? 2 : 0;
 }
 
-/* Check the use of a handle in a child while a call in place is partly done, in memory that parent and child share. */
+/* Check the use of a handle in a child while an in-place call is partly done, in memory that parent and child share. */
 static void use_in_child(void **state)
 {
 	const struct fpisa_options o = {.restore = 1};

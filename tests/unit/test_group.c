@@ -327,7 +327,7 @@ static void not_joined(void **state)
 }
 
 /*
- * Check that a first call in place with too many chunks is refused alone, before a job exists, and that the next call
+ * Check that a first in-place call with too many chunks is refused alone, before a job exists, and that the next call
  * is summed.
  */
 static void too_long(void **state)

@@ -2227,7 +2227,7 @@ static void check(struct world *w)
 	for (int i = 0; i < known; i++)
 		for (int k = 0; k < i; k++)
 			assert_true(tokens[i] != tokens[k]);
-	/* No two jobs use the same port of a host. */
+	/* A caller whose connection the manager has closed is not in a group. */
 	for (int i = 0; i < CALLERS; i++)
 		assert_true(!w->of[i].hung_up || w->of[i].caller.place < 0);
 }

@@ -112,7 +112,7 @@ static void restored_in_a_row(void **state)
 	fpisa_mem_destroy(m);
 }
 
-/* Start a call in place that scales by 3 and keeps only `part`. */
+/* Start an in-place call that scales by 3 and keeps only `part`. */
 static int start_part(struct fpisa *f, void *v, size_t count, uint8_t format, enum fpisa_operation op,
 		      struct fpisa_part part, struct fpisa_request **r)
 {
@@ -318,7 +318,7 @@ static void may_be_repeated(void **state)
 }
 
 /*
- * Check that the memory for failed calls in place, and for calls in progress, is limited. At the limit a call is
+ * Check that the memory for failed in-place calls, and for calls in progress, is limited. At the limit a call is
  * refused because of its own size, or because of the memory that other calls hold. A failed call counts only the
  * memory between its changed chunks.
  */

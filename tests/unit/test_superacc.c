@@ -38,7 +38,7 @@ static void check_expansion(const struct fpisa_superacc *a, const struct oracle_
 		if (i) {
 			struct oracle_value v = oracle_decode(f, term[i]), above = oracle_decode(f, term[i - 1]);
 
-			/* In quanta, check n 2^(e - 1) <= 2^(above.e - 2). */
+			/* Check n 2^(e - 1) <= 2^(above.e - 2), both in quanta. */
 			assert_true(v.n && above.e > v.e);
 			assert_true(above.e - v.e > 60 || v.n <= 1ull << (above.e - v.e - 1));
 		}

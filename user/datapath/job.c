@@ -51,7 +51,7 @@ static __u32 leaf_below(const struct datapath *dp, __u32 parent)
 	return 0;
 }
 
-/* Refuse a second leaf of a parent on this host, because a frame of the parent does not name the leaf. */
+/* Refuse a second leaf of a parent on this host, because a frame from the parent does not name the leaf. */
 static int refuse_second_leaf(const struct datapath *dp, __u32 job, const struct fpisa_job *j)
 {
 	const __u32 below = has_parent_here(j, j->parent_job) ? leaf_below(dp, j->parent_job) : 0;

@@ -85,7 +85,7 @@ struct fpisa {
 	void (*on_chunk)(void *arg, const struct fpisa_chunk *c);
 	void *arg;
 	enum fpisa_overflow overflow;
-	int restore;   /* restore the array of a failed call in place */
+	int restore;   /* restore the array of a failed in-place call */
 	int all_ranks; /* a result that lacks a rank of the job is an error */
 	int progress;  /* the handle has its own progress thread, unless it shares one */
 	enum fpisa_transport_name transport;

@@ -226,7 +226,7 @@ static void check_manager(struct fpisa_link *l, uint64_t now)
 }
 
 /*
- * Fail the group if the manager has been silent for long and a call has waited as long for a result. A silent manager
+ * Fail the group if the manager has been silent for FPISA_MANAGER_ABSENT_MS and a call has waited as long for a result. A silent manager
  * cannot report a dead rank, so dead ranks cannot be distinguished from ranks that compute.
  */
 static void check_abandoned(struct fpisa_link *l, uint64_t now)

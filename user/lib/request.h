@@ -43,7 +43,7 @@ struct fpisa_request {
 	uint64_t probe_ns;    /* time by the handle's clock at which to ask for the missing ranks again */
 	uint32_t late;	      /* number of turns after the deadline */
 	uint64_t operand;     /* fpisa_hdr.aux of its frames */
-	uint64_t ranks;	      /* ranks that are in all results so far; 0: no result yet */
+	uint64_t ranks;	      /* ranks that contributed to all results so far; 0: no result yet */
 	uint64_t *ranks_to;   /* place for `ranks` at the end, or NULL */
 	uint64_t tag;	      /* tag in the digest; in a group the digest of all calls of the group so far */
 	uint64_t number;      /* number of the call in the group, from 1; 0: not in a group */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Arrays that failed calls in place have left unclean; unclean.h has the contracts. */
+/* Arrays that failed in-place calls have left unclean; unclean.h has the contracts. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

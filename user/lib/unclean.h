@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Arrays in which a failed call in place has left sums in some chunks, and input in the others. Another call that sends
+ * Arrays in which a failed in-place call has left sums in some chunks, and input in the others. Another call that sends
  * such an array would add sums to input, so the call is refused until these chunks have been written again. During a
  * call no data are copied, but each chunk whose result differs from its input is marked. When the call fails, the
  * marked chunks are hashed, so that chunks that the program has written later can be recognised.
@@ -18,7 +18,7 @@
 struct fpisa_unclean;
 
 /*
- * Largest number of chunks of all calls in place of the process that are in progress or have failed. A failed call
+ * Largest number of chunks of all the process's in-place calls that are in progress or have failed. A failed call
  * counts the chunks from its first to its last marked chunk, until the program has written and sent these chunks. A
  * chunk takes 4 bytes, so all chunks take 256 MiB.
  */

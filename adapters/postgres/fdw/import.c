@@ -8,7 +8,7 @@
 
 #define TABLES "fpisa_tables" /* name of the table at each worker that lists the other tables */
 
-/* A query in memory of libfpisa. A callback of the memory context frees the query, even after an error. */
+/* A query, which libfpisa allocates. A callback of the memory context frees it, even after an error. */
 struct asking {
 	struct fpisa_query *query;
 	MemoryContextCallback at_end;

@@ -49,7 +49,7 @@ class Canceled(Error):
 
 
 class Unclean(Error, ValueError):
-    """After a failed call in place, the array contains sums and not input (EUCLEAN). Write the input again, or set `restore`."""
+    """After a failed in-place call, the array contains sums and not input (EUCLEAN). Write the input again, or set `restore`."""
 
 
 class Overflow(Error, OverflowError):

@@ -55,7 +55,7 @@ class Group(Caller):
     transport     "udp", or "xsk", which needs privileges
     fanout        "multicast", which is used only if possible, or "unicast", which other hosts cannot receive. By default the
                   manager chooses
-    restore       whether a failed call in place restores the array
+    restore       whether a failed in-place call restores the array
 
     All ranks must make the same calls in the same order. Threads may share a group if their calls have different tags. A
     `with` statement closes the group.

@@ -195,7 +195,8 @@ def test_taken_back(net, config):
 
 @pytest.mark.cold
 def test_interrupted(net, config, tmp_path):
-    """The whole file is applied or nothing, whenever the signal comes. The program ends by the signal, and running jobs continue."""
+    """Whenever the signal comes, either the whole file is applied or nothing is. The signal terminates the program, and running jobs
+    continue."""
     config.write((1, {}), (2, {}))
 
     def applied(step, nth):

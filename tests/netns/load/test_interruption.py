@@ -14,7 +14,7 @@ from refusals import state
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted_load(lab, number):
-    """After a signal, load removes the objects that it made, and ends by the signal. An ignored signal has no effect."""
+    """After a signal, load removes the objects that it created. The signal then terminates it. An ignored signal has no effect."""
     net = lab(workers=1)
     before = state(net)
 

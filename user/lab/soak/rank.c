@@ -185,7 +185,7 @@ void rank_check_restored(struct worker *w)
 {
 	if (memcmp(w->recv, w->send, sizeof(w->recv))) {
 		w->out->mismatches++;
-		rank_say(w, "a failed call in place changed the array");
+		rank_say(w, "a failed in-place call changed the array");
 	}
 	w->out->restored++;
 }

@@ -72,11 +72,11 @@ void rank_compute(struct worker *w);
 int rank_complete(struct worker *w, enum soak_completion completion, struct fpisa_request **r, uint32_t *flags);
 
 /*
- * Prepare the input of a call in `send`, and for a call in place also in `recv`. Return whether the call is in place.
+ * Prepare the input of a call in `send`, and for an in-place call also in `recv`. Return whether the call is in place.
  */
 bool rank_prepare(struct worker *w, uint64_t random);
 
-/* Check after a failed call in place that its array is unchanged. */
+/* Check after a failed in-place call that its array is unchanged. */
 void rank_check_restored(struct worker *w);
 
 /* Count a successful call. */

@@ -77,7 +77,7 @@ struct soak_rank {
 	uint64_t by_op[FPISA_OP_END], by_format[FPISA_FORMAT_END]; /* rounds by kind */
 	uint64_t by_completion[SOAK_COMPLETIONS], in_place, xsk;   /* rounds by kind */
 	uint64_t computed;					   /* number of calls during which the rank computed */
-	/* number of arrays of failed calls in place that were compared with their former contents */
+	/* number of arrays of failed in-place calls that were compared with their former contents */
 	uint64_t restored;
 	uint64_t chunks, elements; /* numbers of recomputed results, including results of calls that failed later */
 	uint64_t retransmits, bad;

@@ -63,7 +63,7 @@ void fpisa_soft_cut(const struct fpisa_soft *s, void *frame, size_t *len);
  */
 int fpisa_soft_set_parent(struct fpisa_soft *s, uint32_t job, uint32_t rank, fpisa_soft_send_up *send, void *arg);
 
-/* Process one frame of the parent, in place, as fpisa_soft_frame() does. */
+/* Process one frame from the parent, in place, as fpisa_soft_frame() does. */
 enum fpisa_verdict fpisa_soft_parent(struct fpisa_soft *s, void *frame, size_t *len, uint64_t *to);
 
 #endif

@@ -74,7 +74,7 @@ static void queue_put(struct fpisa_mem *m, struct queue *q, const void *frame, s
 
 static void deliver(struct fpisa_mem *m, void *frame, size_t len, uint64_t to);
 
-/* Pass a frame of the parent to a leaf. */
+/* Pass a frame from the parent to a leaf. */
 static void give_leaf(struct fpisa_mem *leaf, const void *from_parent, size_t len)
 {
 	_Alignas(8) unsigned char frame[FPISA_SOFT_FRAME];
