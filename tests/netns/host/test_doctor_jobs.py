@@ -215,7 +215,7 @@ def test_jobs_of_another_namespace(lab):
     def there(job, alone):
         found = examine(net.agg)
         assert bad(found) == {} and {c for s, c in found if s == job} == {"namespace"}
-        assert found[job, "namespace"]["text"] == "the job belongs to another network namespace; run fpisa doctor there"
+        assert found[job, "namespace"]["text"] == "the job belongs to another network namespace; there, run fpisa doctor"
         assert ("e9 of another; " if alone else "on 1 interfaces") in \
             found["datapath", "attached" if alone else "build"]["text"]
 

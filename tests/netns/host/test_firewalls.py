@@ -59,7 +59,7 @@ def test_stateful_at_the_worker(lab, fanout):
 def test_answers_dropped_at_the_worker(lab):
     net = loaded(lab)
     net.worker[0].run("nft", CHAIN.format(hook="input", policy="accept") + DROP_PORT.format(end="sport"))
-    assert "no answer in 700 ms; run fpisa stats" in error(net) and "firewalls" in error(net)
+    assert "no answer in 700 ms; on the aggregator, fpisa stats shows drops" in error(net) and "firewalls" in error(net)
     c = net.counters(1, PIN)
     assert c["v_challenge"] > 0 and c["v_welcome"] == 0
 

@@ -135,7 +135,7 @@ def test_mtu_towards_the_master(lab):
     net.fpisa("query", "del", 5)
     net.agg.ip("link set p2 mtu 1400")
     status, _, err = net.agg.try_run(FPISA, *argv)
-    assert not status and re.search(r"query 5: p2, towards the master, has MTU 1400, and p0, .*; run ip link set dev p2 mtu ", err), err
+    assert not status and re.search(r"query 5: p2, towards the master, has MTU 1400, and p0, .*; at both ends, run ip link set dev p2 mtu ", err), err
     net.fpisa("query", "del", 5)
 
 
