@@ -149,7 +149,7 @@ def job_bytes(addresses, mode, rounding, pipeline, clz, elements=256, window=16)
     head += bytes([SUM, FP32, MULTICAST])
     head += bytes(5 + 16)  # guard, family, flags, ports, keyed; faults
     head += os.urandom(16)  # the key of the job's cookies
-    head += bytes(24 + 8)  # parent, its rank, padding
+    head += bytes(24 + 16)  # parent, its rank and job, the leaf below; no second address
     ranks = b"".join(mapped(a) + struct.pack(">H", PORT) + struct.pack("<HI", 1, 0) for a in addresses)
     return head + ranks
 
