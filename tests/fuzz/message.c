@@ -29,7 +29,7 @@ static void fill_rank(struct input *in, struct fpisa_manager_message *m)
 		m->leave.calls = a;
 		break;
 	case FPISA_MANAGER_FAILED:
-		m->refusal.reason = FPISA_MANAGER_R_failed;
+		m->refusal.reason = b & 1 ? FPISA_MANAGER_R_differs : FPISA_MANAGER_R_failed;
 		m->refusal.index = a % 3;
 		m->refusal.text[0] = 'x';
 		break;

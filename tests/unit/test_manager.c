@@ -228,6 +228,9 @@ static void bounds(void **state)
 	WRONG(JOIN, join.zero, 1);
 	WRONG(JOB, job.others[0], 1);
 	WRONG(JOB, job.others[15], 64);
+	WRONG(FAILED, refusal.reason, FPISA_MANAGER_R_gone);
+	WRONG(FAILED, refusal.index, FPISA_MANAGER_NO_JOB);
+	WRONG(FAILED, refusal.ranks, 1);
 	WRONG(REGISTER, reg.port, 0);
 	WRONG(REGISTER, reg.slots, 0);
 	WRONG(REGISTER, reg.zero, 1);

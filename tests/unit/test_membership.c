@@ -244,14 +244,20 @@ static void bound(struct world *w, struct told *t, uint32_t index, uint16_t port
 	say(w, t, &msg);
 }
 
-static void cannot(struct world *w, struct told *t, uint32_t index, const char *text)
+static void cannot_because(struct world *w, struct told *t, uint32_t index, enum fpisa_manager_reason reason,
+			   const char *text)
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_FAILED);
 
-	msg.refusal.reason = FPISA_MANAGER_R_failed;
+	msg.refusal.reason = (__u16)reason;
 	msg.refusal.index = index;
 	strcpy(msg.refusal.text, text);
 	say(w, t, &msg);
+}
+
+static void cannot(struct world *w, struct told *t, uint32_t index, const char *text)
+{
+	cannot_because(w, t, index, FPISA_MANAGER_R_failed, text);
 }
 
 static void waits(struct world *w, struct told *t, uint64_t call, uint64_t digest)
@@ -2047,10 +2053,10 @@ static void a_rank_cannot_go_on(void **state)
 	assert_refused(&w->of[0], FPISA_MANAGER_R_failed, "rank 2 cannot continue");
 	assert_int_equal(jobs_of(w), 1);
 	get_job(w, 0, 3, 2, 1, 0);
-	cannot(w, &w->of[0], 2, "the interface is gone");
+	cannot_because(w, &w->of[0], 2, FPISA_MANAGER_R_differs, "the calls differ");
 	for (int r = 0; r < 3; r++)
-		assert_refused(&w->of[r], FPISA_MANAGER_R_failed, "rank 0 cannot continue: the interface is gone");
-	assert_int_equal(w->m.count.refused[FPISA_MANAGER_R_failed], 3);
+		assert_refused(&w->of[r], FPISA_MANAGER_R_differs, "rank 0 cannot continue: the calls differ");
+	assert_int_equal(w->m.count.refused[FPISA_MANAGER_R_failed], 2);
 	/* The rank gets all three reasons when it reconnects. */
 	come_back(w, &w->of[5], 3, &joined, 2, 3, "train");
 	assert_int_equal(w->of[5].n, 4);

@@ -34,6 +34,7 @@ struct fpisa_link_job {
 	int error; /* error of a refusal for all ranks; a refusal may arrive before this rank asks for the job */
 	int own;   /* error of a failure at this rank, which is reported to the manager */
 	int told;  /* a call has returned this error */
+	int alike; /* the manager has refused the job before it was made; the ranks continue without it */
 	char sentence[FPISA_MESSAGE_SIZE];
 };
 

@@ -95,6 +95,7 @@ static void take_refusal(struct fpisa_link *l, const struct fpisa_manager_refusa
 	if (j->error)
 		return;
 	j->error = error;
+	j->alike = j->state != FPISA_GROUP_JOB_MADE && r->reason != FPISA_MANAGER_R_failed;
 	snprintf(j->sentence, sizeof(sentence), "%s", sentence);
 	if (j->state == FPISA_GROUP_JOB_NONE)
 		return;
@@ -286,12 +287,15 @@ int fpisa_link_call(struct fpisa_link *l)
 	return check_left(l, l->calls + 1);
 }
 
-/* Return the message FAILED. The other ranks show its text in their messages. */
+/*
+ * Return the message FAILED. The other ranks show its text in their messages. Different calls are an error of the group,
+ * so all ranks get the same error for them.
+ */
 struct fpisa_manager_message fpisa_link_failed(const struct fpisa_link *l, const struct fpisa_link_job *j)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_FAILED);
 
-	m.refusal.reason = FPISA_MANAGER_R_failed;
+	m.refusal.reason = j->error == -EPROTO ? FPISA_MANAGER_R_differs : FPISA_MANAGER_R_failed;
 	m.refusal.index = (uint32_t)(j - l->job);
 	for (size_t i = 0; i + 1 < sizeof(m.refusal.text) && j->sentence[i]; i++)
 		m.refusal.text[i] = j->sentence[i] < ' ' || j->sentence[i] > '~' ? '?' : j->sentence[i];
@@ -322,12 +326,6 @@ void fpisa_link_barrier_failed(struct fpisa_link *l, int error, const struct fpi
 	fpisa_link_fail(l, error, missing, sentence);
 }
 
-/* Return whether the manager has refused the job to all ranks. In this case the ranks continue. */
-static int refused_alike(const struct fpisa_link_job *j)
-{
-	return j->error && !j->own && j->error != -EREMOTEIO;
-}
-
 void fpisa_link_check_barriers(struct fpisa_link *l)
 {
 	int under_way = 0;
@@ -336,7 +334,7 @@ void fpisa_link_check_barriers(struct fpisa_link *l)
 		struct fpisa_link_job *j = &l->job[k];
 		struct fpisa_standing s = {0};
 
-		if (j->handle && !refused_alike(j))
+		if (j->handle && !j->alike)
 			fpisa_handle_standing(j->handle, &s);
 		if (s.error && s.unfinished_barrier)
 			fpisa_link_barrier_failed(l, s.error, &s.failed, s.message);

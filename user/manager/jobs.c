@@ -651,8 +651,8 @@ void manager_failed(struct manager *m, struct manager_group *g, __u32 rank, cons
 	const struct fpisa_ranks own = fpisa_ranks_one(rank);
 
 	if (!g->job[r->index].reason)
-		refuse_job(m, g, r->index, FPISA_MANAGER_R_failed, &own, "group %s: rank %u cannot continue: %s",
-			   g->record.name, rank, r->text);
+		refuse_job(m, g, r->index, r->reason, &own, "group %s: rank %u cannot continue: %s", g->record.name,
+			   rank, r->text);
 }
 
 void manager_job_tick(struct manager *m, struct manager_group *g)

@@ -232,6 +232,12 @@ static int made_valid(const struct fpisa_manager_made *m)
 	return m->err ? text_valid(m->text, sizeof(m->text)) && fit_valid(m) : spec_valid(&m->spec, 1) && !*m->text;
 }
 
+/* Return whether a rank may give this reason in FAILED. */
+static int failure_valid(__u16 reason)
+{
+	return reason == FPISA_MANAGER_R_failed || reason == FPISA_MANAGER_R_differs;
+}
+
 static int body_valid(const struct fpisa_manager_message *m)
 {
 	switch ((enum fpisa_manager_type)m->type) {
@@ -254,7 +260,7 @@ static int body_valid(const struct fpisa_manager_message *m)
 	case FPISA_MANAGER_REFUSED:
 		return refusal_valid(&m->refusal);
 	case FPISA_MANAGER_FAILED:
-		return refusal_valid(&m->refusal) && m->refusal.reason == FPISA_MANAGER_R_failed &&
+		return refusal_valid(&m->refusal) && failure_valid(m->refusal.reason) &&
 		       m->refusal.index != FPISA_MANAGER_NO_JOB && !m->refusal.ranks;
 	case FPISA_MANAGER_WAITS:
 		return m->waits.call != 0;

@@ -246,7 +246,7 @@ struct fpisa_manager_waits { /* WAITS: a rank has waited for its oldest call for
 
 #define FPISA_MANAGER_NO_JOB 0xffffffffu
 
-struct fpisa_manager_refusal { /* REFUSED and FAILED; FAILED has reason `failed` and concerns the job `index` */
+struct fpisa_manager_refusal { /* REFUSED and FAILED; FAILED has reason `failed` or `differs`, and concerns the job `index` */
 	__u16 reason;	       /* enum fpisa_manager_reason */
 	__u16 first;	       /* first rank of `ranks`, a multiple of 64 */
 	__u32 index;	       /* index of the job, or FPISA_MANAGER_NO_JOB */
