@@ -80,6 +80,20 @@ def test_apply(net, config):
     assert set(jobs(net)) == {3, 7, 8}
 
 
+@pytest.mark.parametrize("bridge", [False, True], ids=["ports", "one-port"])
+def test_parameters_that_the_datapath_sets(lab, tmp_path, bridge):
+    """A job of several ports or of one, and a leaf beside its parent, run with the parameters of the file."""
+    net = lab(bridge=bridge)
+    config = Config(net, tmp_path / "fpisa.conf")
+    tree = {"mode": "exact", "fanout": "unicast"}
+    config.write((4, {}), (5, {**tree, "leaves": "yes", "workers": f"{ADDRESS},{net.addresses[0]}"}),
+                 (6, {**tree, "parent": f"{ADDRESS}/0/5", "workers": net.addresses[1]}), head="[interface lo]\nmode = skb\n", mode="skb")
+    assert config.apply()[-3:] == ["job 4: created", "job 5: created", "job 6: created"]
+    before = jobs(net)
+    assert config.apply()[-3:] == [f"job {n}: already running, with ranks {ranks}" for n, ranks in ((4, "0,1"), (5, "0,1"), (6, "0"))]
+    assert jobs(net) == before
+
+
 def unit_commands(config, *names):
     """Return the unit's command lines, with this build and this file."""
     with open(UNIT) as f:

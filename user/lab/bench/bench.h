@@ -242,6 +242,9 @@ int bench_known_round(struct bench_arith *a, uint64_t round);
 const struct bench_config *bench_find(const struct bench_arith *a, uint8_t mode, uint8_t pipeline, uint8_t clz,
 				      uint32_t workers, bool file);
 
+/* Return the configuration with which the other networks are compared. */
+const struct bench_config *bench_ipv4(const struct bench_arith *a);
+
 /* Return the fused configuration of fp64 in mode exact with the maximum number of elements in a frame. */
 const struct bench_config *bench_exact64(const struct bench_arith *a);
 

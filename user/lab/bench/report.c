@@ -97,8 +97,7 @@ struct network_figure {
 static void list_network(const struct bench_arith *a, enum bench_network n, struct network_figure f[NETWORK_FIGURES])
 {
 	double *const *ns = a->network[n].ns;
-	double *const *ipv4 =
-		bench_find(a, FPISA_MODE_FPISA, FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, BENCH_WORKERS, false)->ns;
+	double *const *ipv4 = bench_ipv4(a)->ns;
 
 	f[0] = (struct network_figure){"known", a->known[BENCH_IN_NETWORK + n], a->known[BENCH_ALONE], 1};
 	f[1] = (struct network_figure){"add", ns[BENCH_MORE], ipv4[BENCH_MORE], BENCH_ELEMENTS};
