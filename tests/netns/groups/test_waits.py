@@ -82,7 +82,7 @@ def test_a_rank_without_descriptors(served):
     """If a rank cannot open its port of a job, the other ranks get the reason. The group continues with its other jobs."""
     steps = {"sum": "float32"}, {"sum": "int32", "anyway": True}, {"sum": "float32"}
     for free in range(3):
-        ranks = start(served, [steps[0], {"descriptors": free}, *steps[1:]], steps, name=f"few{free}")
+        ranks = start(served, [steps[0], {"descriptors": free}, *steps[1:], {"sleep": 60}], [*steps, {"sleep": 60}], name=f"few{free}")
         answers = [[rank.line() for _ in steps] for rank in ranks]
         rcs = [[a["rc"] for a in answer] for answer in answers]
         if free < 2:
