@@ -63,18 +63,18 @@ static __always_inline struct fpisa_address address_of(const struct in6_addr *a)
 static __always_inline int cut_ipv6(struct xdp_md *ctx, const struct headers6 *h)
 {
 	__u32 len = bpf_ntohs(h->ip->payload_len) + FPISA_IP_LEN;
-	__u8 addresses[2 * ETH_ALEN], class = class_of(h->ip);
 	struct ethhdr *eth = (void *)h->ip - FPISA_ETH_LEN;
+	struct stations s = stations_of(eth);
+	__u8 class = class_of(h->ip);
 	struct iphdr *ip;
 
-	__builtin_memcpy(addresses, eth, sizeof(addresses));
 	if (bpf_xdp_adjust_head(ctx, NARROWED))
 		return 1;
 	eth = (void *)(long)ctx->data;
 	ip = (void *)(eth + 1);
 	if ((void *)(ip + 1) > (void *)(long)ctx->data_end)
 		return 1;
-	__builtin_memcpy(eth, addresses, sizeof(addresses));
+	write_stations(eth, &s);
 	eth->h_proto = bpf_htons(ETH_P_IP);
 	*(__u8 *)ip = 0x45;
 	ip->tos = class;

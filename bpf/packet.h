@@ -44,6 +44,27 @@ static __always_inline int find_headers(struct xdp_md *ctx, struct headers *h)
 	return find_headers_after(ctx, h, 0);
 }
 
+/* The two Ethernet addresses of a frame, in words that are aligned if the IP header is. */
+struct stations {
+	__u32 middle[2];
+	__u16 first, last;
+};
+
+static __always_inline struct stations stations_of(const void *eth)
+{
+	return (struct stations){.first = *(const __u16 *)eth,
+				 .middle = {*(const __u32 *)(eth + 2), *(const __u32 *)(eth + 6)},
+				 .last = *(const __u16 *)(eth + 10)};
+}
+
+static __always_inline void write_stations(void *eth, const struct stations *s)
+{
+	*(__u16 *)eth = s->first;
+	*(__u32 *)(eth + 2) = s->middle[0];
+	*(__u32 *)(eth + 6) = s->middle[1];
+	*(__u16 *)(eth + 10) = s->last;
+}
+
 /* Each `packet` belongs to one program, because every function that takes a `packet` is inlined. */
 struct packet {
 	struct headers h;

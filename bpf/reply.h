@@ -13,10 +13,22 @@
 #include "phv.h"
 #include "vlan.h"
 
+/* Write the fields of an IPv4 header that a received frame lacks or that differ in a reply. The field tos is complete. */
+static __always_inline void address_ipv4(struct iphdr *ip, __be32 from, __be32 to, __u32 payload)
+{
+	ip->saddr = from;
+	ip->daddr = to;
+	ip->tot_len = bpf_htons((__u16)(FPISA_IP_LEN + FPISA_UDP_LEN + FPISA_HDR_LEN + payload));
+	ip->frag_off = bpf_htons(0x4000);
+	ip->ttl = 64;
+	ip->check = 0;
+	ip->check = ip_checksum(ip);
+}
+
 /*
  * Write the outer headers and all checksums of a frame of the job whose FPISA header and payload are complete. `sums`
- * is the result of frame_sum(). Permit ECN marks on the reply if the received frame permitted them. widen() later
- * inserts an IPv6 header if the job needs one.
+ * is the result of frame_sum(). Permit ECN marks on the reply if the received frame permitted them. In a job without IPv4
+ * addresses widen() later inserts the IPv6 header in place of the IPv4 header, of which it reads only tos.
  */
 static __always_inline void address_reply(struct headers *h, const struct fpisa_job *job,
 					  const struct fpisa_address *to, __be16 to_port, __u32 payload, __s64 sums)
@@ -26,14 +38,9 @@ static __always_inline void address_reply(struct headers *h, const struct fpisa_
 	h->udp->source = h->udp->dest;
 	h->udp->dest = to_port;
 	h->udp->len = bpf_htons((__u16)(FPISA_UDP_LEN + FPISA_HDR_LEN + payload));
-	h->ip->saddr = own.w[3];
-	h->ip->daddr = to->w[3];
-	h->ip->tot_len = bpf_htons((__u16)(FPISA_IP_LEN + FPISA_UDP_LEN + FPISA_HDR_LEN + payload));
 	h->ip->tos = h->ip->tos & FPISA_ECN_MASK ? FPISA_ECT0 : 0;
-	h->ip->frag_off = bpf_htons(0x4000);
-	h->ip->ttl = 64;
-	h->ip->check = 0;
-	h->ip->check = ip_checksum(h->ip);
+	if (job->ipv4 || fpisa_is_ipv4(&job->address))
+		address_ipv4(h->ip, own.w[3], to->w[3], payload);
 	set_checksums(h, fpisa_address_sum(&own) + fpisa_address_sum(to), sums);
 }
 
@@ -48,17 +55,17 @@ static __always_inline void address_ethernet(struct ethhdr *eth, const __u8 *mac
 GLOBAL_FN int push_tag(struct xdp_md *ctx, __u32 id)
 {
 	struct tagged *t = (void *)(long)ctx->data;
-	__u8 addresses[2 * ETH_ALEN];
+	struct stations s;
 
 	if ((void *)(t + 1) > (void *)(long)ctx->data_end)
 		return 1;
-	__builtin_memcpy(addresses, t->addresses, sizeof(addresses));
+	s = stations_of(t);
 	if (bpf_xdp_adjust_head(ctx, -FPISA_VLAN_LEN))
 		return 1;
 	t = (void *)(long)ctx->data;
 	if ((void *)(t + 1) > (void *)(long)ctx->data_end)
 		return 1;
-	__builtin_memcpy(t->addresses, addresses, sizeof(addresses));
+	write_stations(t, &s);
 	t->type = bpf_htons(ETH_P_8021Q);
 	t->tci = bpf_htons((__u16)id);
 	return 0;
@@ -90,8 +97,9 @@ GLOBAL_FN int widen(struct xdp_md *ctx, __u32 id, __u32 to)
 {
 	struct fpisa_phv *phv = lookup(&fpisa_phv, 0);
 	struct fpisa_job *job = lookup(&fpisa_jobs, id);
-	__u8 addresses[2 * ETH_ALEN], class;
 	struct fpisa_address there = {};
+	struct stations s;
+	__u8 class;
 	__be16 len, port;
 	struct headers h;
 	struct headers6 wide;
@@ -107,11 +115,11 @@ GLOBAL_FN int widen(struct xdp_md *ctx, __u32 id, __u32 to)
 	class = h.ip->tos;
 	len = h.udp->len;
 	port = h.udp->dest;
-	__builtin_memcpy(addresses, h.eth, sizeof(addresses));
+	s = stations_of(h.eth);
 	if (bpf_xdp_adjust_head(ctx, -NARROWED) || !find_headers6(ctx, &wide, 0))
 		return 1;
 	eth = (void *)wide.ip - FPISA_ETH_LEN;
-	__builtin_memcpy(eth, addresses, sizeof(addresses));
+	write_stations(eth, &s);
 	eth->h_proto = bpf_htons(ETH_P_IPV6);
 	if (to == TO_KERNEL)
 		write_ipv6(wide.ip, &there, &job->address, class, len, 0);

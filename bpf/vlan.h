@@ -34,17 +34,17 @@ static __always_inline int has_tag(struct xdp_md *ctx)
 static __always_inline int pop_tag(struct xdp_md *ctx)
 {
 	struct tagged *t = (void *)(long)ctx->data;
-	__u8 addresses[2 * ETH_ALEN];
+	struct stations s;
 
 	if ((void *)(t + 1) > (void *)(long)ctx->data_end)
 		return 1;
-	__builtin_memcpy(addresses, t->addresses, sizeof(addresses));
+	s = stations_of(t);
 	if (bpf_xdp_adjust_head(ctx, FPISA_VLAN_LEN))
 		return 1;
 	t = (void *)(long)ctx->data;
 	if ((void *)(t + 1) > (void *)(long)ctx->data_end)
 		return 1;
-	__builtin_memcpy(t->addresses, addresses, sizeof(addresses));
+	write_stations(t, &s);
 	return 0;
 }
 
