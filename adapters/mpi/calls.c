@@ -92,36 +92,46 @@ static struct comm *served(struct fpisa_call *call, const void *send, void *recv
 	return m;
 }
 
-static const char scatters[] = "MPI_Reduce_scatter"; /* begin of the names of both calls */
+/* What decides whether the datapath serves calls of a function of MPI */
+struct entry {
+	const char *name;
+	int waits;	/* the call waits for all ranks */
+	int in_levels;	/* served with two levels */
+	int exact_only; /* served only in mode exact */
+	int scatters;	/* each rank keeps a part of the result, which static jobs do not support */
+};
 
-/*
- * Return why MPI made a call with this type and operation, either of which may be 0. `waits` has the same meaning as in
- * served(). `call` is the name of the call.
- */
-static const char *reason(struct comm *m, enum fpisa_dtype type, enum fpisa_operation op, int waits, const char *call)
+static const struct entry allreduce = {.name = "MPI_Allreduce", .waits = 1, .in_levels = 1},
+			  iallreduce = {.name = "MPI_Iallreduce"},
+			  reduce = {.name = "MPI_Reduce", .waits = 1, .exact_only = 1},
+			  reduce_scatter = {.name = "MPI_Reduce_scatter", .waits = 1, .scatters = 1},
+			  reduce_scatter_block = {.name = "MPI_Reduce_scatter_block", .waits = 1, .scatters = 1};
+
+/* Return why MPI made a call with this type and operation, either of which may be 0. */
+static const char *reason(struct comm *m, enum fpisa_dtype type, enum fpisa_operation op, const struct entry *call)
 {
 	if (!op)
 		return "the operation is not supported";
 	if (!type)
 		return "the datatype is not supported";
-	if (m && !waits && (!comm_has_agreed(m) || (m->state == SERVICE_FPISA && m->type[type] == SERVICE_UNKNOWN)))
+	if (m && !call->waits && (!comm_has_agreed(m) || (m->state == SERVICE_FPISA && m->type[type] == SERVICE_UNKNOWN)))
 		return "a request before the ranks agreed";
 	if (!m || m->state == SERVICE_MPI || m->type[type] == SERVICE_MPI)
 		return "not served: see the line about it";
-	if (m->offer.two_levels && strcmp(call, "MPI_Allreduce"))
+	if (m->offer.two_levels && !call->in_levels)
 		return "FPISA_TWO_LEVELS";
-	if (m->offer.jobs && !strncmp(call, scatters, sizeof(scatters) - 1))
+	if (m->offer.jobs && call->scatters)
 		return "not served by static jobs";
-	return strcmp(call, "MPI_Reduce") ? "below FPISA_MIN_BYTES" : "served only in mode exact";
+	return call->exact_only ? "served only in mode exact" : "below FPISA_MIN_BYTES";
 }
 
 /*
  * Count a call that MPI has made. The arguments are valid, because MPI accepted them. Do not count calls of a single
  * rank.
  */
-static int kept(int rc, const char *call, int count, MPI_Datatype t, MPI_Op o, MPI_Comm c, int waits)
+static int kept(int rc, const struct entry *call, int count, MPI_Datatype t, MPI_Op o, MPI_Comm c)
 {
-	struct kept k = {.call = call, .type = t, .op = o};
+	struct kept k = {.call = call->name, .type = t, .op = o};
 	enum fpisa_operation op = operation_of(o);
 	int inter = 0, size = 0;
 	size_t each;
@@ -132,7 +142,7 @@ static int kept(int rc, const char *call, int count, MPI_Datatype t, MPI_Op o, M
 	PMPI_Comm_size(c, &k.size);
 	PMPI_Type_size(t, &size);
 	k.bytes = (uint64_t)size * (uint64_t)count;
-	k.why = inter ? "between two groups" : reason(comm_find(c), dtype_of(t, op, &each), op, waits, call);
+	k.why = inter ? "between two groups" : reason(comm_find(c), dtype_of(t, op, &each), op, call);
 	if (inter || k.size > 1)
 		report_kept(&k);
 	return rc;
@@ -146,7 +156,7 @@ ENTRY int MPI_Allreduce(const void *send, void *recv, int count, MPI_Datatype t,
 	comm_agree_on_requests(c);
 	m = send == recv ? NULL : served(&call, send, recv, count, t, o, c, 1);
 	if (!m)
-		return kept(PMPI_Allreduce(send, recv, count, t, o, c), "MPI_Allreduce", count, t, o, c, 1);
+		return kept(PMPI_Allreduce(send, recv, count, t, o, c), &allreduce, count, t, o, c);
 	report_served(!m->offer.two_levels && service_is_exact(m->service, call.type));
 	return m->offer.two_levels ? comm_allreduce_levels(m, c, &call, count, t, o) : comm_allreduce(m, c, &call);
 }
@@ -207,7 +217,7 @@ ENTRY int MPI_Reduce(const void *send, void *recv, int count, MPI_Datatype t, MP
 	/* The other ranks ignore `recv`. Pass `send` in its place, which is only read. */
 	m = reduce_served(&call, send, rank == root && !refused ? recv : (void *)(uintptr_t)send, count, t, o, root, c);
 	if (!m)
-		return kept(PMPI_Reduce(send, recv, count, t, o, root, c), "MPI_Reduce", count, t, o, c, 1);
+		return kept(PMPI_Reduce(send, recv, count, t, o, root, c), &reduce, count, t, o, c);
 	report_served(1);
 	if (rank == root && !refused)
 		return comm_allreduce(m, c, &call);
@@ -219,30 +229,33 @@ ENTRY int MPI_Reduce(const void *send, void *recv, int count, MPI_Datatype t, MP
 	return rc;
 }
 
-#define MAX_RANKS 64	/* ranks of a communicator that the datapath serves */
 #define MPI_SERVES (-1) /* not an MPI error */
 
-/*
- * The parts of a reduce-scatter, in elements of the call. `all` is their sum, or 0 if MPI serves the call, because an
- * argument is invalid or the sum is too large.
- */
+/* The parts of a reduce-scatter, in elements of the call */
 struct parts {
-	int count[MAX_RANKS], all;
+	const int *counts; /* part of each rank; NULL: each rank has `each` elements */
+	int each;
+	int all; /* their sum; 0: MPI serves the call, because an argument is invalid or the sum is too large */
 };
 
-/* Return the parts of the ranks. Without `counts`, each part has `count` elements. */
-static struct parts parts_of(const int counts[], int count, MPI_Comm c)
+static int part_of(const struct parts *p, int rank)
 {
-	struct parts p = {.all = 0};
+	return p->counts ? p->counts[rank] : p->each;
+}
+
+static struct parts parts_of(const int counts[], int each, MPI_Comm c)
+{
+	struct parts p = {.counts = counts, .each = each};
 	int size = 0;
 
-	if (c == MPI_COMM_NULL || PMPI_Comm_size(c, &size) || size > MAX_RANKS)
+	if (c == MPI_COMM_NULL || PMPI_Comm_size(c, &size))
 		return p;
 	for (int r = 0; r < size; r++) {
-		p.count[r] = counts ? counts[r] : count;
-		if (p.count[r] < 0 || p.count[r] > INT_MAX - p.all)
-			return (struct parts){.all = 0};
-		p.all += p.count[r];
+		if (part_of(&p, r) < 0 || part_of(&p, r) > INT_MAX - p.all) {
+			p.all = 0;
+			return p;
+		}
+		p.all += part_of(&p, r);
 	}
 	return p;
 }
@@ -251,23 +264,24 @@ static struct parts parts_of(const int counts[], int count, MPI_Comm c)
 static int scatter_here(struct comm *m, MPI_Comm c, struct fpisa_call *call, const struct parts *p)
 {
 	const size_t each = call->count / (size_t)p->all,
-		     bytes = (size_t)p->count[m->rank] * each * bytes_of(call->type);
-	void *recv = call->recv, *own = NULL;
-	size_t counts[MAX_RANKS];
+		     bytes = (size_t)part_of(p, m->rank) * each * bytes_of(call->type);
+	const int in_place = bytes && call->send == call->recv;
+	void *recv = call->recv, *own = in_place ? malloc(bytes) : NULL;
+	size_t *counts = malloc((size_t)m->size * sizeof(*counts));
 	int rc;
 
-	for (int r = 0; r < m->size; r++)
-		counts[r] = (size_t)p->count[r] * each;
-	if (!bytes) {
-		call->recv = NULL;
-	} else if (call->send == recv) {
-		call->recv = own = malloc(bytes);
-		if (!own)
-			return comm_no_memory(m, c);
+	if (!counts || (in_place && !own)) {
+		free(counts);
+		free(own);
+		return comm_no_memory(m, c);
 	}
+	for (int r = 0; r < m->size; r++)
+		counts[r] = (size_t)part_of(p, r) * each;
+	call->recv = in_place ? own : bytes ? recv : NULL;
 	rc = comm_reduce_scatter(m, c, call, counts);
 	if (!rc && own)
 		memcpy(recv, own, bytes);
+	free(counts);
 	free(own);
 	return rc;
 }
@@ -296,8 +310,9 @@ ENTRY int MPI_Reduce_scatter(const void *send, void *recv, const int counts[], M
 	const struct parts p = counts ? parts_of(counts, 0, c) : (struct parts){.all = 0};
 	int rc = scatter(send, recv, &p, t, o, c);
 
-	return rc != MPI_SERVES ? rc :
-				  kept(PMPI_Reduce_scatter(send, recv, counts, t, o, c), scatters, p.all, t, o, c, 1);
+	if (rc != MPI_SERVES)
+		return rc;
+	return kept(PMPI_Reduce_scatter(send, recv, counts, t, o, c), &reduce_scatter, p.all, t, o, c);
 }
 
 ENTRY int MPI_Reduce_scatter_block(const void *send, void *recv, int count, MPI_Datatype t, MPI_Op o, MPI_Comm c)
@@ -305,9 +320,9 @@ ENTRY int MPI_Reduce_scatter_block(const void *send, void *recv, int count, MPI_
 	const struct parts p = parts_of(NULL, count, c);
 	int rc = scatter(send, recv, &p, t, o, c);
 
-	return rc != MPI_SERVES ? rc :
-				  kept(PMPI_Reduce_scatter_block(send, recv, count, t, o, c),
-				       "MPI_Reduce_scatter_block", p.all, t, o, c, 1);
+	if (rc != MPI_SERVES)
+		return rc;
+	return kept(PMPI_Reduce_scatter_block(send, recv, count, t, o, c), &reduce_scatter_block, p.all, t, o, c);
 }
 
 ENTRY int MPI_Barrier(MPI_Comm c)
@@ -326,7 +341,7 @@ ENTRY int MPI_Iallreduce(const void *send, void *recv, int count, MPI_Datatype t
 	int rc = !m || m->offer.two_levels ? REQUEST_NOT_HERE : request_start(m, c, &call, r);
 
 	if (rc == REQUEST_NOT_HERE)
-		return kept(PMPI_Iallreduce(send, recv, count, t, o, c, r), "MPI_Iallreduce", count, t, o, c, 0);
+		return kept(PMPI_Iallreduce(send, recv, count, t, o, c, r), &iallreduce, count, t, o, c);
 	report_served(service_is_exact(m->service, call.type));
 	return rc;
 }
