@@ -36,8 +36,11 @@ KINDS = {
     "dummy": (["link add k0 type dummy"], "is a dummy, which receives no frames of other machines; load the datapath on the interface through which workers' frames arrive"),
     "vrf": (["link add k0 type vrf table 10"], "is a VRF, which receives no frames itself; load the datapath on its ports$"),
 }
-RTM_NEWLINK, NLM_F_REQUEST, NLM_F_ACK, NLM_F_EXCL, NLM_F_CREATE = 16, 1, 4, 0x200, 0x400
+RTM_NEWLINK, NLM_F_REQUEST, NLM_F_ACK, NLM_F_EXCL, NLM_F_CREATE, NLMSG_ERROR, NLA_F_NESTED, NLA_STRING = 16, 1, 4, 0x200, 0x400, 2, 0x8000, 5
 IFLA_IFNAME, IFLA_LINKINFO, IFLA_INFO_KIND, IFLA_INFO_DATA, IFLA_NETKIT_PEER_INFO, IFLA_NETKIT_MODE = 3, 18, 1, 2, 1, 5
+NETLINK_GENERIC, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_ID, CTRL_ATTR_FAMILY_NAME = 16, 16, 3, 1, 2
+TEAM_CMD_OPTIONS_SET, TEAM_IFINDEX, TEAM_LIST_OPTION, TEAM_ITEM_OPTION = 1, 1, 2, 1
+TEAM_OPTION_NAME, TEAM_OPTION_TYPE, TEAM_OPTION_DATA = 1, 3, 4
 NEVER = {"gre", "ipip", "wireguard", "tun", "dummy", "vrf"}
 
 
@@ -101,15 +104,58 @@ def attribute(kind, data):
     return struct.pack("=HH", 4 + len(data), kind) + data + bytes(-len(data) % 4)
 
 
+def attributes(data):
+    """Return the data of each attribute by its kind."""
+    found = {}
+    while len(data) >= 4:
+        size, kind = struct.unpack_from("=HH", data)
+        found[kind], data = data[4:size], data[(size + 3) & ~3:]
+    return found
+
+
+def ask(ns, protocol, kind, flags, body):
+    """Send a netlink message in the namespace. Return the body of the answer, or 0 or a negative errno if it has none."""
+    with ns.entered(), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol) as s:
+        s.send(struct.pack("=IHHII", 16 + len(body), kind, NLM_F_REQUEST | NLM_F_ACK | flags, 1, 0) + body)
+        answer = s.recv(8192)
+    return struct.unpack_from("=i", answer, 16)[0] if struct.unpack_from("=H", answer, 4)[0] == NLMSG_ERROR else answer[16:]
+
+
+def set_team_mode(ns, team, mode):
+    """Set the mode of a team without ports, as `teamnl` does."""
+    family = ask(ns, NETLINK_GENERIC, GENL_ID_CTRL, 0,
+                 struct.pack("=BBH", CTRL_CMD_GETFAMILY, 1, 0) + attribute(CTRL_ATTR_FAMILY_NAME, b"team\0"))
+    number, = struct.unpack("=H", attributes(family[4:])[CTRL_ATTR_FAMILY_ID])
+    option = attribute(TEAM_OPTION_NAME, b"mode\0") + attribute(TEAM_OPTION_TYPE, struct.pack("=B", NLA_STRING)) + \
+        attribute(TEAM_OPTION_DATA, mode.encode() + b"\0")
+    with ns.entered():
+        index = socket.if_nametoindex(team)
+    body = attribute(TEAM_IFINDEX, struct.pack("=I", index)) + \
+        attribute(NLA_F_NESTED | TEAM_LIST_OPTION, attribute(NLA_F_NESTED | TEAM_ITEM_OPTION, option))
+    status = ask(ns, NETLINK_GENERIC, number, 0, struct.pack("=BBH", TEAM_CMD_OPTIONS_SET, 1, 0) + body)
+    assert status in (0, -errno.ESRCH), os.strerror(-status)  # ESRCH: the mode is set, and no process listens to changes
+
+
+def test_sum_through_a_team(lab):
+    """A team of one port can sum in the stack."""
+    net = lab(bridge=True)
+    status, _, err = net.agg.try_run("ip", "link", "add", "k0", "type", "team")
+    if status:
+        pytest.skip(f"this kernel has no team devices: {err.strip()}")
+    set_team_mode(net.agg, "k0", "roundrobin")
+    net.agg.ip("addr del 10.99.1.1/24 dev p0", *KINDS["team"][0][1:], "addr add 10.99.1.1/24 dev k0", "link set k0 up")
+    net.fpisa("load", "k0", "--mode", "skb")
+    net.add_job(1)
+    net.check_sum(1)
+
+
 def add_netkit(ns, mode):
     """Add the pair k0 and k1 of netkit devices in that mode. Older versions of ip have no option for it. Return 0 or a negative errno."""
     info = bytes(16)  # struct ifinfomsg
     peer = attribute(IFLA_NETKIT_PEER_INFO, info + attribute(IFLA_IFNAME, b"k1\0"))
     link = attribute(IFLA_INFO_KIND, b"netkit\0") + attribute(IFLA_INFO_DATA, attribute(IFLA_NETKIT_MODE, struct.pack("=I", mode)) + peer)
     body = info + attribute(IFLA_IFNAME, b"k0\0") + attribute(IFLA_LINKINFO, link)
-    with ns.entered(), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as s:
-        s.send(struct.pack("=IHHII", 16 + len(body), RTM_NEWLINK, NLM_F_REQUEST | NLM_F_ACK | NLM_F_EXCL | NLM_F_CREATE, 1, 0) + body)
-        return struct.unpack_from("=i", s.recv(4096), 16)[0]
+    return ask(ns, socket.NETLINK_ROUTE, RTM_NEWLINK, NLM_F_EXCL | NLM_F_CREATE, body)
 
 
 @pytest.mark.parametrize("mode", [0, 1], ids=["l2", "l3"])
