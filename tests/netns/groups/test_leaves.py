@@ -294,6 +294,14 @@ def test_rank_that_does_not_call(site):
             assert host_of(r) != host_of(late) or answer["missing"] & 1 << late, (r, answer)
 
 
+def test_ranks_that_make_different_calls(site):
+    """All ranks of both leaves get -EPROTO: a rank that finds the difference, and a rank that hears of it from another."""
+    ranks = start(site, "g", lambda r: [{"sum": "float32"}, {"sum": "float32", "count": 500 if r == 5 else 1000}])
+    for rank in ranks:
+        assert rank.line()["rc"] == 0
+    errors(ranks, -errno.EPROTO, "the ranks made different calls")
+
+
 def forever(rank):
     return [{"sum": "float32", "count": 20000, "times": 100000}]
 
