@@ -9,6 +9,9 @@ JSON for each operation: rank, workers, count, retransmits and the SHA-256 of th
 
 With --seeds, the seeds of all ranks, the job may have any format, and the values come from independent_numbers.py. Every element of every
 result is then recomputed in the order that the result reports, and the line has the number of wrong elements.
+
+With --keepers, one rank, no rank or every rank keeps the result of a chunk, in turns (section 6.4). The line then has the number of results
+without payload, and the digest and the number of wrong elements are those of the other results.
 """
 
 import argparse
@@ -135,12 +138,31 @@ def ranks(bitmap):
     return ", ".join(str(r) for r in range(64) if bitmap >> r & 1)
 
 
+class Keepers:
+    """The ranks that keep the result of chunk `c` (section 6.4)"""
+
+    def __init__(self, c, workers):
+        turn = c % (workers + 2)
+        self.all = turn == workers + 1
+        self.first, self.last = (turn, turn) if turn < workers else (1, 0)
+
+    def __contains__(self, rank):
+        return self.all or self.first <= rank <= self.last
+
+    def in_add(self):
+        return 0 if self.all else 0x8000 + 64 * self.last + self.first
+
+    def in_result(self):
+        return NO_RANK if self.all else self.in_add()
+
+
 class Worker:
-    def __init__(self, address, port, job, token, local_port, timeout):
+    def __init__(self, address, port, job, token, local_port, timeout, keepers):
         self.family, _, _, _, self.server = socket.getaddrinfo(address, port, type=socket.SOCK_DGRAM)[0]
         self.job, self.tags = job, Tags(token) if token else None
         self.deadline = time.monotonic() + timeout
         self.retransmits = 0
+        self.keepers = keepers
         self.numbers = None  # set from WELCOME
         self.sock = socket.socket(self.family, socket.SOCK_DGRAM)
         if self.family == socket.AF_INET6:  # section 2, "IPv6"
@@ -261,11 +283,15 @@ class Worker:
 
     # -- sections 6 and 7
 
+    def keep(self, c):
+        """Return the keepers of the chunk in this call. All ranks keep it without --keepers."""
+        return Keepers(c if self.keepers else self.workers + 1, self.workers)
+
     def allreduce(self, payloads, total, op, aux=0):
         """Return the RESULT of every chunk of a call, as (header, payload)."""
         chunks, form = len(payloads), self.numbers.format
         first, call = self.next_chunk, self.next_call
-        self.digest = digest(self.digest, op, form, aux, total, 0)
+        self.digest = digest(self.digest, op, form, aux, total, int(self.keepers))
         results = [None] * chunks
         counts = [min(self.elements, (total - c * self.elements + 31) // 32 * 32) for c in range(chunks)]
         waiting = {}  # chunk -> [when to send again, timeout, copies sent]
@@ -277,7 +303,8 @@ class Worker:
             flags = (RETRANSMIT if state[2] else 0) | (PROBE if state[2] > 1 else 0)
             h = Header(type=ADD, flags=flags, format=form, op=op, job=self.job, generation=self.generation,
                        slot=2 * (c % self.window) + c // self.window % 2, rank=self.rank,
-                       count=counts[c - first], chunk=c, digest=self.digest, call=call, secret=self.cookie, aux=aux)
+                       count=counts[c - first], chunk=c, digest=self.digest, call=call, contributors=self.keep(c).in_add(),
+                       secret=self.cookie, aux=aux)
             if self.tags:
                 h.bitmap, h.secret, h.checksum = self.cookie, 0, 0
                 h.secret = self.tags.of_frame(self.rank_key, c, h.datagram(payloads[c - first]))
@@ -311,8 +338,11 @@ class Worker:
                 continue
             c = h.chunk
             slot = 2 * (c % self.window) + c // self.window % 2
-            expected = (slot, counts[c - first], self.digest, call, op, form)
-            if (h.slot, h.count, h.digest, h.call, h.op, h.format) != expected:
+            keep = self.keep(c)
+            expected = (slot, self.digest, call, op, form, keep.in_result())
+            if (h.slot, h.digest, h.call, h.op, h.format, h.rank) != expected:
+                continue
+            if h.count != counts[c - first] and (h.count or self.rank in keep):
                 continue
             if not h.bitmap >> self.rank & 1 or h.contributors != bin(h.bitmap).count("1"):
                 continue
@@ -341,9 +371,13 @@ class Worker:
             data = data[:total * n.bytes]
         said = {"rank": self.rank, "workers": self.workers, "count": total, "op": op, "retransmits": self.retransmits,
                 "sha256": hashlib.sha256(data).hexdigest()}
+        if self.keepers:
+            said["bare"] = sum(not payload for _, payload in results)
         if seeds:
             said["wrong"] = 0
             for c, (h, payload) in enumerate(results):
+                if not payload:
+                    continue
                 order = sorted((r for r in range(self.workers) if h.bitmap >> r & 1), key=lambda r: h.aux >> 4 * r & 15)
                 said["wrong"] += n.wrong(sums.OPS[op], factor, [payloads[r][c] for r in order], payload)
         return said
@@ -361,13 +395,14 @@ def main():
     p.add_argument("--seeds", type=lambda s: s.split(","), metavar="SEED,...", help="of all ranks, instead of --seed")
     p.add_argument("--op", type=lambda s: s.split(","), default=["sum"], metavar="OP,...", help="of %s" % ", ".join(sums.OPS))
     p.add_argument("--factor", type=float, default=1.0, metavar="X", help="of scale")
+    p.add_argument("--keepers", action="store_true", help="send results only to the ranks that keep them")
     p.add_argument("--timeout", type=float, default=10, metavar="S")
     a = p.parse_args()
     if sys.byteorder != "little":
         print("independent_client: needs a little-endian host", file=sys.stderr)
         return 2
     try:
-        w = Worker(a.address, a.port, a.job, a.token, a.local_port, a.timeout)
+        w = Worker(a.address, a.port, a.job, a.token, a.local_port, a.timeout, a.keepers)
         w.join()
         if w.numbers.format != FP32 and not a.seeds:
             raise Failure("the job's number format is %d, not FP32; give --seeds" % w.numbers.format)

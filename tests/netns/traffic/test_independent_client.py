@@ -36,3 +36,20 @@ def test_every_format_and_operation(lab):
             assert status == 0, (options, err)
             assert [s["op"] for s in said] == ops.split(",") and {s["workers"] for s in said} == {3}
             assert [(s["op"], s["wrong"], s["count"]) for s in said if s["wrong"] or s["count"] != COUNT] == [], options
+
+
+@pytest.mark.families()
+@pytest.mark.parametrize("fanout", ["multicast", "unicast"])
+@pytest.mark.parametrize("token", [None, "beef"], ids=["checksum", "token"])
+def test_results_that_some_ranks_keep(lab, fanout, token):
+    """A rank gets the results that it keeps, and a header for the others. Each fifth chunk is kept by no rank, and each fifth by all."""
+    net = lab(workers=3)
+    net.load()
+    net.add_job(1, "--elements", "128", "--window", "8", "--fanout", fanout, *(["--token", token] if token else []))
+    chunks = 20
+    clients = [w.spawn(sys.executable, "-B", INDEPENDENT_CLIENT, net.address, 1, "--count", 128 * chunks, "--keepers", "--seeds", "a,b,c",
+                       *(["--token", token] if token else []), "--timeout", "50") for w in net.worker]
+    for p in clients:
+        (said,), status, err = read_all(p)
+        assert status == 0, err
+        assert said["wrong"] == 0 and said["bare"] == chunks * 3 // 5, said
