@@ -199,7 +199,9 @@ struct fpisa_info {
  *
  * `address` may name up to 16 aggregators, "10.0.0.1*2,10.0.0.2". The chunks of each call are spread over the
  * aggregators by their weights (1 to 100, 1 by default). All ranks must give the same list. The job must have the same
- * number, parameters, token, and order of workers with the same UDP ports on each aggregator. If one aggregator reports
+ * parameters, token, and order of workers with the same UDP ports on each aggregator. Its number is `job`, or the number
+ * after "/", as in "10.0.0.1,10.0.0.2/8". An aggregator may have several jobs of the list, "10.0.0.1,10.0.0.1/8", for
+ * example a leaf with several parents. The ranks of another leaf then give that leaf's address. If one aggregator reports
  * an error, the handle fails with this error, which names the aggregator. In mode exact the result has the same bits as
  * with one aggregator. In other modes the bits of each chunk depend on its order of arrival, as with one aggregator.
  *

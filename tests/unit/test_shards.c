@@ -457,6 +457,15 @@ static void parsing(void **state)
 					    "*3",
 					    "10.0.0.1 , 10.0.0.2",
 					    "10.0.0.1,10.0.0.1*2",
+					    "10.0.0.1/2,10.0.0.1:18000/2",
+					    "10.0.0.1/3,10.0.0.1,10.0.0.1/0*2",
+					    "10.0.0.1/",
+					    "10.0.0.1/64",
+					    "10.0.0.1/100",
+					    "10.0.0.1/-1",
+					    "10.0.0.1/x",
+					    "10.0.0.1*2/3",
+					    "/3",
 					    "10.0.0.1,224.0.0.1",
 					    "10.0.0.1*-1",
 					    "::",
@@ -473,15 +482,23 @@ static void parsing(void **state)
 	char many[512] = "10.0.0.1";
 
 	(void)state;
-	assert_int_equal(fpisa_parse_aggregators("10.0.0.1:5*7,10.0.0.2,10.0.0.1*100", a), 3);
+	assert_int_equal(fpisa_parse_aggregators("10.0.0.1:5*7,10.0.0.2,10.0.0.1*100", 9, a), 3);
 	assert_int_equal(ntohl(a[0].address.w[3]), 0x0a000001);
 	assert_int_equal(a[0].port, 5);
 	assert_int_equal(a[0].weight, 7);
 	assert_int_equal(a[1].port, FPISA_PORT);
 	assert_int_equal(a[1].weight, 1);
 	assert_int_equal(a[2].weight, 100);
+	assert_true(a[0].job == 9 && a[1].job == 9 && a[2].job == 9);
+	/* An aggregator may have several jobs of a handle. */
+	assert_int_equal(fpisa_parse_aggregators("10.0.0.1,10.0.0.1:5/63*7,[2001:db8::1]:5/0", 9, a), 3);
+	assert_true(a[0].job == 9 && a[1].job == 63 && a[2].job == 0);
+	assert_true(a[1].port == 5 && a[1].weight == 7 && a[2].port == 5);
+	assert_int_equal(fpisa_parse_aggregators("10.0.0.1/3", 9, a), 1);
+	assert_int_equal(a->job, 3);
+	assert_int_equal(fpisa_parse_aggregators("10.0.0.1:5*7,10.0.0.2,10.0.0.1*100", 9, a), 3);
 	/* An IPv6 address with a port is in brackets, and may be without a port. */
-	assert_int_equal(fpisa_parse_aggregators("2001:db8::1,[2001:db8::2]:5*7,[2001:db8::3],10.0.0.1", a), 4);
+	assert_int_equal(fpisa_parse_aggregators("2001:db8::1,[2001:db8::2]:5*7,[2001:db8::3],10.0.0.1", 0, a), 4);
 	for (int i = 0; i < 3; i++)
 		assert_memory_equal(a[i].address.b, ((uint8_t[]){0x20, 1, 0xd, 0xb8, [15] = (uint8_t)(i + 1)}), 16);
 	assert_int_equal(a[0].port, FPISA_PORT);
@@ -490,11 +507,11 @@ static void parsing(void **state)
 	assert_int_equal(a[2].port, FPISA_PORT);
 	assert_true(fpisa_is_ipv4(&a[3].address) && !fpisa_is_ipv6(&a[3].address));
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
-		if (fpisa_parse_aggregators(wrong[i], a) != -EINVAL)
+		if (fpisa_parse_aggregators(wrong[i], 0, a) != -EINVAL)
 			fail_msg("'%s' is taken", wrong[i]);
 	for (int i = 2; i <= FPISA_MAX_SHARDS + 1; i++)
 		snprintf(many + strlen(many), sizeof(many) - strlen(many), ",10.0.0.%d", i);
-	assert_int_equal(fpisa_parse_aggregators(many, a), -EINVAL);
+	assert_int_equal(fpisa_parse_aggregators(many, 0, a), -EINVAL);
 }
 
 int main(void)

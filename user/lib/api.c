@@ -36,6 +36,26 @@ static void name_all(struct fpisa *f)
 		snprintf(f->peer + strlen(f->peer), sizeof(f->peer) - strlen(f->peer), " and %u more", others);
 }
 
+/* Return the first shard that has the aggregator of this shard. */
+static struct fpisa_shard *first_at(const struct fpisa_shard *s)
+{
+	struct fpisa_shard *first = s->f->shard;
+
+	while (strcmp(first->peer, s->peer))
+		first++;
+	return first;
+}
+
+/* Set the names of all aggregators, and find those that several shards have. */
+static void name_shards(struct fpisa *f, const struct fpisa_aggregator *a)
+{
+	FPISA_EACH_SHARD(s, f) {
+		set_peer(s, &a[s->index]);
+		s->first = first_at(s);
+	}
+	name_all(f);
+}
+
 /*
  * Open a shard's transport. The first shard binds the port, and the other shards share the port. The caller holds forks
  * (base/fork.h).
@@ -52,7 +72,6 @@ static int open_transport(struct fpisa_shard *s, const struct fpisa_aggregator *
 {
 	int rc;
 
-	set_peer(s, a);
 	for (;;) {
 		fpisa_fork_hold();
 		rc = open_once(s, a);
@@ -110,7 +129,7 @@ static int open_handle(struct fpisa **out, const char *address, uint32_t job, co
 	if (rc)
 		return rc;
 	*out = NULL;
-	n = fpisa_parse_aggregators(address, a);
+	n = fpisa_parse_aggregators(address, job, a);
 	if (n < 0)
 		return n;
 	if (job >= FPISA_MAX_JOBS)
@@ -120,9 +139,10 @@ static int open_handle(struct fpisa **out, const char *address, uint32_t job, co
 	rc = fpisa_new(&f, options, (uint32_t)n, weight);
 	if (rc)
 		return rc;
-	f->job = job;
+	f->job = a->job;
 	FPISA_EACH_SHARD(s, f)
-		s->job = job;
+		s->job = a[s->index].job;
+	name_shards(f, a);
 	rc = open_transports(f, a, spent_ns);
 	return finish_open(out, f, NULL, rc);
 }
@@ -201,11 +221,9 @@ int fpisa_hold_bind(struct fpisa *f, const struct fpisa_aggregator *a, uint16_t 
 	close_transports(f);
 	fpisa_fork_release();
 	fpisa_lock(&f->shared.lock);
-	FPISA_EACH_SHARD(s, f) {
+	FPISA_EACH_SHARD(s, f)
 		s->local_port = local_port;
-		set_peer(s, &a[s->index]);
-	}
-	name_all(f);
+	name_shards(f, a);
 	fpisa_unlock(&f->shared.lock);
 	/* A port stays in use until every forked child has closed its copy of the socket. */
 	fpisa_fork_hold();

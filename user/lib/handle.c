@@ -56,6 +56,7 @@ static int make_shards(struct fpisa *f, uint32_t shards, const uint32_t *weight,
 	for (uint32_t i = 0; i < shards; i++) {
 		f->shard[i].f = f;
 		f->shard[i].index = i;
+		f->shard[i].first = &f->shard[i];
 		f->shard[i].local_port = local_port;
 	}
 	return 0;

@@ -41,6 +41,11 @@ static inline uint64_t fpisa_timeout_ns(uint64_t timeout_ms)
 struct fpisa_shard {
 	struct fpisa *f;
 	uint32_t index; /* index of the aggregator, from 0, in the order of the list */
+	/*
+	 * The first shard of this aggregator, of which other shards may have other jobs. Its socket gets the unicast frames of
+	 * all of these jobs.
+	 */
+	struct fpisa_shard *first;
 	/* number of the job at this aggregator; a group's job may have different numbers at other aggregators */
 	uint32_t job;
 	struct fpisa_transport *t;
@@ -144,6 +149,19 @@ int fpisa_new(struct fpisa **f, const struct fpisa_options *options, uint32_t sh
 static inline uint64_t fpisa_chunk_of(const struct fpisa_shard *s, uint64_t own)
 {
 	return fpisa_layout_chunk(&s->f->layout, s->index, own);
+}
+
+/* Return the shard of a frame that shard `s` has received: that of the same aggregator with the job of the frame, or `s`. */
+static inline struct fpisa_shard *fpisa_shard_of(struct fpisa_shard *s, const struct fpisa_in *in)
+{
+	const struct fpisa_hdr *h = in->data;
+
+	if (in->len < sizeof(*h) || h->job == s->job)
+		return s;
+	FPISA_EACH_SHARD(other, s->f)
+		if (other->first == s->first && other->job == h->job)
+			return other;
+	return s;
 }
 
 /* Return whether this chunk of the handle has its result. */

@@ -141,8 +141,9 @@ static int hear(struct fpisa_shard *s, uint64_t timeout_ns)
 		return fpisa_poisoned(f);
 	if (n < 0)
 		return fpisa_fail(n, "%s: job %u: cannot receive: %s", s->peer, s->job, fpisa_why(n));
-	for (int i = 0; i < n && !s->joining.joined; i++) {
-		const struct fpisa_hdr *h = fpisa_reply_check(s, &in[i]);
+	for (int i = 0; i < n; i++) {
+		struct fpisa_shard *to = fpisa_shard_of(s, &in[i]);
+		const struct fpisa_hdr *h = to->joining.joined ? NULL : fpisa_reply_check(to, &in[i]);
 
 		if (!h)
 			continue;
@@ -151,14 +152,14 @@ static int hear(struct fpisa_shard *s, uint64_t timeout_ns)
 			return fpisa_fail(-EACCES,
 					  "%s: job %u: this rank was removed from the job; see fpisa job "
 					  "show",
-					  s->peer, s->job);
+					  to->peer, to->job);
 		if (for_leaves(h))
 			return fpisa_fail(-EPROTO, "%s: job %u: its ranks are leaves of a tree; connect to a leaf",
-					  s->peer, s->job);
-		if (!take_welcome(s, h))
+					  to->peer, to->job);
+		if (!take_welcome(to, h))
 			continue;
-		s->joining.heard_ns = fpisa_now();
-		fpisa_heard(f, s->joining.heard_ns);
+		to->joining.heard_ns = fpisa_now();
+		fpisa_heard(f, to->joining.heard_ns);
 	}
 	return 0;
 }

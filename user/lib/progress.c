@@ -60,16 +60,17 @@ static int take_in(struct fpisa_shard *s, uint64_t wait_ns, uint64_t looked, int
 	after = fpisa_now();
 	fpisa_tick(f, after, wait_ns);
 	s->taken = n;
-	if (n) {
-		s->heard_ns = f->clock.ns;
+	if (n)
 		fpisa_heard(f, after);
-	}
 	for (int i = 0; i < n; i++) {
-		rc = fpisa_reply_take(s, &in[i], after);
+		struct fpisa_shard *to = fpisa_shard_of(s, &in[i]);
+
+		to->heard_ns = f->clock.ns;
+		rc = fpisa_reply_take(to, &in[i], after);
 		if (rc)
 			return rc;
 	}
-	if (!fpisa_transport_more(s->t, n))
+	if (!fpisa_transport_more(s->t, n) && !fpisa_transport_more(s->first->t, s->first->taken))
 		expire(s, n || quiet ? looked : after);
 	return 0;
 }

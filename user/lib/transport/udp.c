@@ -11,8 +11,9 @@
  * that is connected or bound to its address would not receive such results. So this file compares the source of each
  * datagram.
  *
- * The sockets of a job with several aggregators share one port (SO_REUSEPORT). A filter passes the datagrams of each
- * aggregator to its socket. Each socket joins the multicast address of the results only for this source.
+ * The sockets of a handle with several aggregators share one port (SO_REUSEPORT). A filter passes the datagrams of each
+ * aggregator to its socket, or to the first of its sockets if the handle has several jobs there, because the kernel may
+ * merge datagrams of these jobs. Each socket joins the multicast address of the results only for this source.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -407,12 +408,53 @@ static int set_class(const struct udp *u, int class)
 			    setsockopt(u->fd, IPPROTO_IP, IP_TOS, &class, sizeof(class));
 }
 
+static int is_same_source(const struct udp *a, const struct udp *b)
+{
+	return fpisa_same_address(&a->source, &b->source) && port_of(a) == port_of(b);
+}
+
+/* Return the first socket of the aggregator, which gets the unicast datagrams of all. Set *n to their number. */
+static const struct udp *first_of_source(const struct udp *u, int *n)
+{
+	const struct udp *first = NULL;
+
+	*n = 0;
+	for (const struct udp *k = u->first; k; k = k->behind) {
+		if (!is_same_source(k, u))
+			continue;
+		first = first ? first : k;
+		++*n;
+	}
+	*n = first ? *n : 1;
+	return first ? first : u;
+}
+
+/*
+ * Enlarge the receive buffer of a socket for the results of `n` jobs with this window. Return the number of frames that the
+ * buffer has for each job, or -1 with errno set.
+ */
+static int set_buffer(int fd, uint32_t window, int n)
+{
+	int want = (int)(window * 2 * FRAME_TRUESIZE) * n, have = 0;
+	socklen_t len = sizeof(have);
+
+	/* The kernel doubles the given size, and accounts the memory of frames by truesize. */
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &want, sizeof(want)) &&
+	    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &want, sizeof(want)))
+		return -1;
+	if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &have, &len))
+		return -1;
+	/* The kernel may release up to a quarter of the buffer late (udp_rmem_release()). */
+	have = have / 4 * 3 / FRAME_TRUESIZE / n;
+	return have > 1 ? have : 1;
+}
+
 static int udp_joined(struct fpisa_transport *t, const struct fpisa_hello *hello)
 {
 	struct udp *u = (struct udp *)t;
 	const struct fpisa_address group = fpisa_hello_group(hello, is_ipv6(u));
-	int want = (int)(hello->window * 2 * FRAME_TRUESIZE), have = 0, rc;
-	socklen_t len = sizeof(have);
+	const struct udp *first;
+	int rc, n;
 
 	/* If a router translates the aggregator's address (DNAT), unicast replies come from the address that HELLO went to. */
 	if (hello->address && fpisa_is_address(&group))
@@ -426,15 +468,12 @@ static int udp_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 				  fpisa_hint(rc, "check the route to the aggregator"));
 	if (set_class(u, hello->elements ? FPISA_ECT0 : 0))
 		return fpisa_fail(-errno, "cannot set the options of the UDP socket: %s", fpisa_why(-errno));
-	/* The kernel doubles the given size, and accounts the memory of frames by truesize. */
-	if (setsockopt(u->fd, SOL_SOCKET, SO_RCVBUFFORCE, &want, sizeof(want)) &&
-	    setsockopt(u->fd, SOL_SOCKET, SO_RCVBUF, &want, sizeof(want)))
-		return fpisa_fail(-errno, "cannot set the receive buffer of the UDP socket: %s", fpisa_why(-errno));
-	if (getsockopt(u->fd, SOL_SOCKET, SO_RCVBUF, &have, &len))
-		return fpisa_fail(-errno, "cannot set the receive buffer of the UDP socket: %s", fpisa_why(-errno));
-	/* The kernel may release up to a quarter of the buffer late (udp_rmem_release()). */
-	have = have / 4 * 3 / FRAME_TRUESIZE;
-	return have > 1 ? have : 1;
+	first = first_of_source(u, &n);
+	rc = set_buffer(first->fd, hello->window, n);
+	if (rc > 0 && first != u)
+		rc = set_buffer(u->fd, hello->window, n);
+	return rc > 0 ? rc :
+			fpisa_fail(-errno, "cannot set the receive buffer of the UDP socket: %s", fpisa_why(-errno));
 }
 
 static int udp_fds(struct fpisa_transport *t, int *fd)
@@ -443,12 +482,21 @@ static int udp_fds(struct fpisa_transport *t, int *fd)
 	return 1;
 }
 
-static uint64_t udp_drops(struct fpisa_transport *t)
+static uint64_t drops_of(const struct udp *u)
 {
 	uint32_t info[SK_MEMINFO_VARS] = {0};
 	socklen_t len = sizeof(info);
 
-	return getsockopt(((struct udp *)t)->fd, SOL_SOCKET, SO_MEMINFO, info, &len) ? 0 : info[SK_MEMINFO_DROPS];
+	return getsockopt(u->fd, SOL_SOCKET, SO_MEMINFO, info, &len) ? 0 : info[SK_MEMINFO_DROPS];
+}
+
+static uint64_t udp_drops(struct fpisa_transport *t)
+{
+	const struct udp *u = (const struct udp *)t, *first;
+	int n;
+
+	first = first_of_source(u, &n);
+	return drops_of(u) + (first != u ? drops_of(first) : 0);
 }
 
 static unsigned int udp_path_mtu(const struct fpisa_transport *t, unsigned int *headers)
