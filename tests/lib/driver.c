@@ -4,8 +4,10 @@
  * file has columns k INTEGER and v FLOAT, and ROWS rows: (1, 1), (2, 1), ... Each row comes in its own batch, PAUSE_MS
  * after the previous batch. After the last row, END chooses the action: "hang", "kill" (this process) or "fail".
  * Otherwise the rows end normally. FORMAT is the Arrow format of k, by default "i". The driver appends each statement
- * to the file STATEMENTS.
+ * to the file STATEMENTS, and the name of each option of a database. It knows the option threads. With THREAD=1, each
+ * connection has a thread.
  */
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,11 +122,30 @@ static void free_stream(struct ArrowArrayStream *s)
 
 /* -- ADBC ----------------------------------------------------------------------- */
 
+static void note(const char *text)
+{
+	FILE *f = getenv("STATEMENTS") ? fopen(getenv("STATEMENTS"), "a") : NULL;
+
+	if (f) {
+		fprintf(f, "%s\n", text);
+		fclose(f);
+	}
+}
+
 static AdbcStatusCode new_database(struct AdbcDatabase *d, struct AdbcError *e)
 {
 	(void)e;
 	d->private_data = d;
 	return 0;
+}
+
+static AdbcStatusCode set_option(struct AdbcDatabase *d, const char *key, const char *value, struct AdbcError *e)
+{
+	(void)d;
+	(void)value;
+	(void)e;
+	note(key);
+	return !strcmp(key, "async_threads");
 }
 
 static AdbcStatusCode end_database(struct AdbcDatabase *d, struct AdbcError *e)
@@ -141,12 +162,20 @@ static AdbcStatusCode new_connection(struct AdbcConnection *c, struct AdbcError 
 	return 0;
 }
 
+static void *idle(void *arg)
+{
+	pause();
+	return arg;
+}
+
 static AdbcStatusCode init_connection(struct AdbcConnection *c, struct AdbcDatabase *d, struct AdbcError *e)
 {
+	pthread_t thread;
+
 	(void)c;
 	(void)d;
 	(void)e;
-	return 0;
+	return number("THREAD") && pthread_create(&thread, NULL, idle, NULL);
 }
 
 static AdbcStatusCode new_statement(struct AdbcConnection *c, struct AdbcStatement *s, struct AdbcError *e)
@@ -166,15 +195,10 @@ static AdbcStatusCode end_statement(struct AdbcStatement *s, struct AdbcError *e
 
 static AdbcStatusCode set_query(struct AdbcStatement *s, const char *sql, struct AdbcError *e)
 {
-	FILE *f = getenv("STATEMENTS") ? fopen(getenv("STATEMENTS"), "a") : NULL;
-
 	(void)s;
 	(void)e;
 	snprintf(asked, sizeof(asked), "%s", sql);
-	if (f) {
-		fprintf(f, "%s\n", sql);
-		fclose(f);
-	}
+	note(sql);
 	return 0;
 }
 
@@ -201,6 +225,7 @@ AdbcStatusCode duckdb_adbc_init(int version, void *to, struct AdbcError *error)
 	(void)error;
 	d->DatabaseNew = new_database;
 	d->DatabaseInit = d->DatabaseRelease = end_database;
+	d->DatabaseSetOption = set_option;
 	d->ConnectionNew = d->ConnectionRelease = new_connection;
 	d->ConnectionInit = init_connection;
 	d->StatementNew = new_statement;

@@ -87,6 +87,40 @@ def test_option(worker, tmp_path):
     assert ask(w, "--by", "k", "--value", "v")[1].splitlines()[1:] == [b"1,1,1,1,1,1", b"2,1,1,1,1,1"]
 
 
+@pytest.mark.parametrize("thread, opened", [(0, 1), (1, 3)])
+def test_prepared_database(worker, tmp_path, thread, opened):
+    """The worker opens the database when it starts, and all scans use it. If the database has threads, each scan opens its own."""
+    statements = tmp_path / "statements"
+    w = worker(FPISA_DRIVER=parquet.driver(tmp_path), ROWS=1, THREAD=thread, STATEMENTS=statements)
+    put(w, "t.parquet", "")
+    assert statements.read_text().split() == ["threads", "async_threads", "threads"]  # DuckDB before version 2 has no async_threads
+    for _ in range(2):
+        assert ask(w, "--by", "k", "--value", "v")[1].splitlines()[1:] == [b"1,1,1,1,1,1"]
+    assert statements.read_text().split().count("async_threads") == opened
+
+
+def test_files_change_between_scans(by_duckdb):
+    """A scan reads the rows that the file has when the scan begins, even if neither the file's size nor its mtime shows a change."""
+    w = by_duckdb("SELECT 1 AS k")
+    path = os.path.join(w.directory(0), "t.parquet")
+    was = os.stat(path)
+    assert ask(w)[1] == b"k\n1\n"
+    for replace in False, True:
+        new = path + ".new"
+        for value in 2, 3, 4:
+            parquet.engine()[0].sql(f"COPY (SELECT {value} AS k) TO '{new}' (FORMAT parquet)")
+            assert os.stat(new).st_size == was.st_size
+            if replace:
+                os.replace(new, path)
+            else:
+                with open(new, "rb") as source, open(path, "r+b") as to:
+                    to.write(source.read())
+            os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
+            assert ask(w)[1] == f"k\n{value}\n".encode()
+    parquet.engine()[0].sql(f"COPY (SELECT 'x' AS s, 5 AS k) TO '{path}' (FORMAT parquet)")
+    assert ask(w)[1] == b"s,k\nx,5\n"
+
+
 @pytest.mark.parametrize("name", ["_m.abi3.so", f"_m.cpython-3{sys.version_info.minor}-x.so"])
 def test_python_module(worker, tmp_path, name):
     """A module of Python gets Python's library, whether its name has Python's version or the stable ABI."""

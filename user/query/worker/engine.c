@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "engine.h"
 #include "lib/base/error.h"
@@ -101,7 +102,12 @@ static int load(void **library, const char *table)
 		table, why ? why : name);
 }
 
-static int connect_to(struct engine *e, void *library, const char *table)
+/* -- the database ----------------------------------------------------------------- */
+
+static struct engine prepared;
+
+/* `async` is whether the driver knows the threads for reads of files, which are not needed. */
+static int connect_to(struct engine *e, void *library, bool async, const char *table)
 {
 	AdbcDriverInitFunc init = (AdbcDriverInitFunc)dlsym(library, ENTRY);
 	struct AdbcError error = {0};
@@ -110,22 +116,50 @@ static int connect_to(struct engine *e, void *library, const char *table)
 		return fpisa_fail(-ENOENT,
 				  "%s: the driver has no function " ENTRY "; give DuckDB's library to --driver", table);
 	if (init(ADBC_VERSION_1_0_0, &e->driver, &error) || e->driver.DatabaseNew(&e->database, &error) ||
+	    e->driver.DatabaseSetOption(&e->database, "threads", "1", &error) ||
+	    (async && e->driver.DatabaseSetOption(&e->database, "async_threads", "0", &error)) ||
 	    e->driver.DatabaseInit(&e->database, &error) || e->driver.ConnectionNew(&e->connection, &error) ||
 	    e->driver.ConnectionInit(&e->connection, &e->database, &error))
 		return failed(&error, table);
 	return 0;
 }
 
-int engine_open(struct engine *e, const char *table)
+static int open_new(struct engine *e, const char *table)
 {
 	void *library;
-	int err;
+	int err = load(&library, table);
 
-	*e = (struct engine){0};
-	err = load(&library, table) ?: connect_to(e, library, table) ?: engine_do(e, "SET threads = 1", NULL, table);
+	if (err)
+		return err;
+	err = connect_to(e, library, true, table);
+	if (!err)
+		return 0;
+	/* DuckDB before version 2 has no async_threads. */
+	engine_close(e);
+	err = connect_to(e, library, false, table);
 	if (err)
 		engine_close(e);
 	return err;
+}
+
+static bool has_threads(void)
+{
+	struct stat tasks;
+
+	return stat("/proc/self/task", &tasks) || tasks.st_nlink != 3; /* ., .. and one thread */
+}
+
+void engine_prepare(void)
+{
+	if (!open_new(&prepared, "") && has_threads())
+		engine_close(&prepared);
+}
+
+int engine_open(struct engine *e, const char *table)
+{
+	*e = prepared;
+	prepared = (struct engine){0};
+	return e->connection.private_data ? 0 : open_new(e, table);
 }
 
 void engine_close(struct engine *e)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The database DuckDB, which reads Parquet files for a worker and writes them for a master. The library is loaded
- * through ADBC when a query first needs it. The library's file is libduckdb.so, or the module of the Python package
- * duckdb, which exports the same functions.
+ * through ADBC when a worker starts, or when a query first needs it. The library's file is libduckdb.so, or the module
+ * of the Python package duckdb, which exports the same functions.
  */
 #ifndef FPISA_QUERY_ENGINE_H
 #define FPISA_QUERY_ENGINE_H
@@ -17,11 +17,18 @@ struct engine {
 
 /*
  * Load the library that FPISA_DRIVER names, or else libduckdb.so from the linker's path. Open an empty in-memory
- * database with one thread. `table` is for messages. Return 0, or -errno with the message set. The error is -ENOENT if
- * the library does not exist.
+ * database without threads, or take the database of engine_prepare(). `table` is for messages. Return 0, or -errno with
+ * the message set. The error is -ENOENT if the library does not exist.
  */
 int engine_open(struct engine *e, const char *table);
 void engine_close(struct engine *e); /* the engine may be all 0 */
+
+/*
+ * Open a database for the next engine_open() of this process, and of each process that it forks. This saves a scan the
+ * time for loading the library and for opening the database, about 30 ms. If that fails, engine_open() tries again. It
+ * also tries again if the database has threads, because a forked process would lack them.
+ */
+void engine_prepare(void);
 
 /*
  * Run a statement. *rows returns the result in batches and must be released by the caller. Only one result may be in

@@ -418,11 +418,6 @@ int parquet_open(struct parquet *q, const struct files *files, struct schema *sc
 	return name_bad_file(q, take_columns(q, schema, name) ?: compare_files(q, schema, name) ?: count_rows(q, name));
 }
 
-void parquet_close(struct parquet *q)
-{
-	engine_close(&q->engine);
-}
-
 /* -- statements ----------------------------------------------------------------- */
 
 /* Write an expression that converts the column to the schema's type. Texts keep their bytes. */

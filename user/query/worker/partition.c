@@ -184,7 +184,6 @@ int partition_begin(struct partition *p, const bool used[FPISA_COLUMNS_MOST])
 void partition_close(struct partition *p)
 {
 	text_close(&p->text);
-	parquet_close(&p->parquet);
 	files_close(&p->files);
 }
 

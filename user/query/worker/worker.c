@@ -24,6 +24,7 @@
 
 #include "cli/options.h"
 #include "cli/print.h"
+#include "engine.h"
 #include "fpisa-query.h"
 #include "host/listen.h"
 #include "lib/base/clock.h"
@@ -136,6 +137,8 @@ static int start(struct worker *w)
 	char a[ENDPOINT_LEN];
 	int err;
 
+	/* Load the library before the keys are in memory. */
+	engine_prepare();
 	if (fpisa_psks_read(&w->keys, w->key))
 		return refuse(-EINVAL, "query worker: the worker's key file: %s", fpisa_query_error());
 	/* The memory of the process contains keys. */
