@@ -222,16 +222,25 @@ int columns_check_filter(const struct columns *c, int kind, uint32_t filter_byte
 
 /* -- fields of a row -------------------------------------------------------------- */
 
+/* List the columns of the key and, unless `value` is COLUMNS_NONE, of the value that follows. Return how many. */
+static int list_parts(const struct columns *c, int value, int part[FPISA_COLUMNS_MOST + 1])
+{
+	memcpy(part, c->key, (size_t)c->n_keys * sizeof(*part));
+	if (value == COLUMNS_NONE)
+		return c->n_keys;
+	part[c->n_keys] = c->value[value];
+	return c->n_keys + 1;
+}
+
 int columns_no_room(const struct columns *c, const char *place, uint32_t key_bytes, int value,
 		    const size_t len[FPISA_COLUMNS_MOST + 1])
 {
 	char columns[256] = "";
 	size_t need = c->numbered, used = 0;
+	int part[FPISA_COLUMNS_MOST + 1], n_parts = list_parts(c, value, part);
 
-	for (int i = 0; i < c->n_keys + (value != COLUMNS_NONE); i++) {
-		const struct fpisa_column *is = value == COLUMNS_NONE || i < c->n_keys ?
-							&c->table->schema.column[c->key[i]] :
-							columns_value(c, value);
+	for (int i = 0; i < n_parts; i++) {
+		const struct fpisa_column *is = &c->table->schema.column[part[i]];
 		/* A NULL among distinct values has no key. */
 		size_t n = fpisa_key_least(is) - (i == c->n_keys && !is->not_null) + len[i];
 
@@ -253,13 +262,11 @@ static int no_room(const struct columns *c, uint32_t key_bytes, int value, const
 {
 	size_t len[FPISA_COLUMNS_MOST + 1] = {0};
 	char place[TEXT_PLACE];
+	int part[FPISA_COLUMNS_MOST + 1], n = list_parts(c, value, part);
 
-	for (int i = 0; i < c->n_keys + (value != COLUMNS_NONE); i++) {
-		int k = value == COLUMNS_NONE || i < c->n_keys ? c->key[i] : c->value[value];
-
-		if (c->table->schema.column[k].type == FPISA_COLUMN_TEXT && !field[k].null)
-			len[i] = field[k].len;
-	}
+	for (int i = 0; i < n; i++)
+		if (c->table->schema.column[part[i]].type == FPISA_COLUMN_TEXT && !field[part[i]].null)
+			len[i] = field[part[i]].len;
 	return columns_no_room(c, text_place(&c->table->text, place), key_bytes, value, len);
 }
 
