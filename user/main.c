@@ -118,7 +118,7 @@ static const struct verb verbs[] = {
 	{"plan", verb_plan,
 	 "--workers N --rate R [--aggregators K] [--aggregator-rate R] [--colocated] [--racks N --uplink R [--roots K]] [--bytes N] [--json]",
 	 "compute the shares of several aggregators, and the time of a sum",
-	 "  --workers N          number of workers, 2 to 64\n"
+	 "  --workers N          number of workers, 2 to 64, or to 4096 with --racks\n"
 	 "  --rate R             rate of each worker's link, such as 10G or 100M (bit/s)\n"
 	 "  --aggregators K      number of aggregators on separate hosts; default 0\n"
 	 "  --aggregator-rate R  rate of each aggregator's link; default that of the workers\n"
