@@ -186,9 +186,19 @@ static int spill(struct fpisa_groups *g)
 	for (uint32_t i = 0; !rc && i < g->state.used; i++)
 		rc = put_record(g, &g->group[i]);
 	g->state.used = 0;
+	memset(g->recent, 0xff, sizeof(g->recent));
 	memset(g->buckets, 0, (g->config.bucket_mask + 1ull) * sizeof(*g->buckets));
 	g->spilled = 1;
 	return rc;
+}
+
+/* Return where the group of a key may be noted. Other hosts can choose keys with equal hashes, which only costs time. */
+static uint32_t *recent(struct fpisa_groups *g, const __u64 *key)
+{
+	__u64 hash = key[0] + key[1] * 0x9e3779b97f4a7c15ull + key[2] * 0xbf58476d1ce4e5b9ull +
+		     key[3] * 0x94d049bb133111ebull;
+
+	return &g->recent[hash * 0xd6e8feb86659fd93ull >> 32 & (FPISA_GROUPS_RECENT - 1)];
 }
 
 /*
@@ -197,10 +207,12 @@ static int spill(struct fpisa_groups *g)
  */
 static struct fpisa_query_group *find(struct fpisa_groups *g, const struct fpisa_row *r, int *is_new, int *rc)
 {
-	uint32_t before = g->state.used;
+	uint32_t before = g->state.used, *noted = before <= FPISA_GROUPS_RECENT ? recent(g, r->key) : NULL;
 	struct fpisa_query_group *at;
 
-	*rc = 0;
+	*rc = *is_new = 0;
+	if (noted && *noted < before && fpisa_key_equal(&g->config, g->group[*noted].key, r->key))
+		return &g->group[*noted];
 	while (!(at = fpisa_table_find(&g->state, &g->config, g, r))) {
 		*rc = g->state.used == g->config.limit ? more_groups(g) : more_buckets(g);
 		if (*rc == -ENOMEM && g->spill && g->state.used)
@@ -210,6 +222,8 @@ static struct fpisa_query_group *find(struct fpisa_groups *g, const struct fpisa
 		before = g->state.used;
 	}
 	*is_new = g->state.used != before;
+	if (noted)
+		*noted = (uint32_t)(at - g->group);
 	return at;
 }
 

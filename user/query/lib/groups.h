@@ -17,11 +17,15 @@
 #include "fpisa/query/query.h"
 #include "fpisa/superacc_read.h"
 
+#define FPISA_GROUPS_RECENT 2048
+
 struct fpisa_groups {
 	struct fpisa_query_config config;
 	struct fpisa_query_state state; /* state.used is the number of groups */
 	struct fpisa_bucket *buckets;
 	struct fpisa_query_group *group;
+	/* a group for each hash of keys, or any other number; used while there are at most this many groups */
+	uint32_t recent[FPISA_GROUPS_RECENT];
 	uint64_t most; /* maximum size in bytes of groups in addition to the first FPISA_GROUPS_FIRST groups */
 	/*
 	 * Where to spill all groups if there is no memory for another group. NULL if groups cannot be spilled. Set this

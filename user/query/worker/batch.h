@@ -11,7 +11,7 @@
 #include "adbc.h"
 #include "columns.h"
 
-#define BATCH_SLICE 2048
+#define BATCH_SLICE 256
 
 struct batch {
 	struct ArrowArray rows; /* release is NULL if there is no batch */

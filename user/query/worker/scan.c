@@ -17,10 +17,12 @@
 static void put(struct scan *s, const struct ArrowArray *batch)
 {
 	pthread_mutex_lock(&s->lock);
-	while (s->n == SCAN_AHEAD && !s->stopped)
+	while (s->full && !s->stopped)
 		pthread_cond_wait(&s->moved, &s->lock);
 	s->ahead[(s->first + s->n++) % (SCAN_AHEAD + 1)] = *batch;
-	pthread_cond_signal(&s->moved);
+	s->full = s->n == SCAN_AHEAD;
+	if (s->n == SCAN_HALF)
+		pthread_cond_signal(&s->moved);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -102,15 +104,15 @@ int scan_begin(struct scan **out, struct engine *engine, char *sql, const char *
 	return 0;
 }
 
-/* Wait until the thread ends. With `batch` set, also return when there is a batch. The caller holds the lock. */
-static void await(struct scan *s, bool batch, int wait_ms)
+/* Wait until the thread ends. With `some` set, also return when there are SCAN_HALF batches. The caller holds the lock. */
+static void await(struct scan *s, bool some, int wait_ms)
 {
 	struct timespec until;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += (until.tv_nsec + wait_ms * 1000000l) / 1000000000;
 	until.tv_nsec = (until.tv_nsec + wait_ms * 1000000l) % 1000000000;
-	while (!(batch && s->n) && !s->over && !pthread_cond_timedwait(&s->moved, &s->lock, &until))
+	while (!(some && s->n >= SCAN_HALF) && !s->over && !pthread_cond_timedwait(&s->moved, &s->lock, &until))
 		;
 }
 
@@ -119,16 +121,18 @@ int scan_next(struct scan *s, struct ArrowArray *batch, int wait_ms)
 	int rc = SCAN_LATER;
 
 	pthread_mutex_lock(&s->lock);
-	await(s, true, wait_ms);
+	if (!s->n)
+		await(s, true, wait_ms);
 	if (s->n) {
 		*batch = s->ahead[s->first];
 		s->first = (s->first + 1) % (SCAN_AHEAD + 1);
-		s->n--;
+		s->full &= --s->n > SCAN_HALF;
+		if (s->n == SCAN_HALF)
+			pthread_cond_signal(&s->moved);
 		rc = 1;
 	} else if (s->over) {
 		rc = s->error ? fpisa_fail(s->error, "%s", s->why) : 0;
 	}
-	pthread_cond_signal(&s->moved);
 	pthread_mutex_unlock(&s->lock);
 	return rc;
 }

@@ -13,6 +13,11 @@
 #include "engine.h"
 
 #define SCAN_AHEAD 16 /* maximum number of batches ahead of the caller */
+/*
+ * The thread and the caller wake each other when this many batches are ahead, because a wake-up takes as much time as
+ * the work on a batch.
+ */
+#define SCAN_HALF (SCAN_AHEAD / 2)
 #define SCAN_LATER 2
 
 /* The columns of the result. A place precedes the `n` columns if `place` is set. */
@@ -31,6 +36,7 @@ struct scan {
 	pthread_mutex_t lock;
 	pthread_cond_t moved;
 	bool stopped, over; /* `over` means that no batch follows after those in `ahead` */
+	bool full;	    /* the thread waits until SCAN_HALF batches are left */
 	int error;	    /* the error if `over` is set, with its message in `why` */
 	char why[512];
 	/* a ring, with one more place for a batch that arrives while the scan stops */
