@@ -23,6 +23,9 @@ int datapath_add(struct datapath *dp, __u32 number, struct fpisa_job *j, const _
 /* Refuse addresses and ports of members that no entry may have. */
 int datapath_members_check(__u32 number, const struct fpisa_job *j);
 
+/* Refuse a worker or the master of a query at an address of this machine. */
+int datapath_refuse_own_member(__u32 query, const char *address);
+
 /* End the entry of this number. The caller has the lock, and has called datapath_map_state(). */
 int datapath_take_away(struct datapath *dp, __u32 number);
 

@@ -22,6 +22,16 @@ int datapath_refuse_mixed(__u32 job, const struct fpisa_job *j, const char *why)
 		      datapath_noun(j), job, address_text(j->rank[0].addr, a), r, address_text(j->rank[r].addr, b), why);
 }
 
+int datapath_refuse_own_member(__u32 query, const char *address)
+{
+	return refuse(
+		-EINVAL,
+		"query %u: %s is an address of this machine, but the workers and the master are on other machines than "
+		"the aggregator; name other machines, or ask without an aggregator: run fpisa query run without "
+		"--aggregator",
+		query, address);
+}
+
 /*
  * Check that the addresses of a job are of the families of its ranks; 0 stands for an address that is not known yet. Only
  * unicast jobs may have ranks of both families.
@@ -83,8 +93,10 @@ int datapath_members_check(__u32 job, const struct fpisa_job *j)
 				"job %u: multicast needs the same UDP port at all ranks, but rank %u has %u and rank "
 				"0 has %u; try --fanout unicast",
 				job, r, ntohs(j->rank[r].port), ntohs(j->group_port));
+		if (fpisa_is_own_address(j, &j->rank[r].addr) && fpisa_is_query(j))
+			return datapath_refuse_own_member(job, a);
 		if (fpisa_is_own_address(j, &j->rank[r].addr) && !(j->flags & FPISA_JOB_LEAVES) &&
-		    (fpisa_is_query(j) || j->rank[r].port == htons(FPISA_PORT)))
+		    j->rank[r].port == htons(FPISA_PORT))
 			return refuse(
 				-EINVAL,
 				"%s %u: rank %u has the aggregator's address %s; on the aggregator's host a rank needs "

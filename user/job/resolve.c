@@ -102,7 +102,7 @@ static int check_address(const struct job_spec *s, __u32 job, struct fpisa_addre
 }
 
 /* Resolve a worker on this machine, or a parent's leaf, which sends through lo. */
-static int resolve_local(struct job_spec *s, __u32 rank)
+static int resolve_local(struct job_spec *s, __u32 job, __u32 rank)
 {
 	const struct fpisa_rank *at = &s->job.rank[rank];
 	char a[ADDRESS_LEN], b[ENDPOINT_LEN];
@@ -110,8 +110,9 @@ static int resolve_local(struct job_spec *s, __u32 rank)
 	if (s->dev[rank] && !strcmp(s->dev[rank], "lo"))
 		return 0;
 	address_text(at->addr, a);
-	if (fpisa_is_query(&s->job) || (at->port == htons(FPISA_PORT) && !(s->job.flags & FPISA_JOB_LEAVES)) ||
-	    s->dev[rank])
+	if (fpisa_is_query(&s->job))
+		return datapath_refuse_own_member(job, a);
+	if ((at->port == htons(FPISA_PORT) && !(s->job.flags & FPISA_JOB_LEAVES)) || s->dev[rank])
 		return refuse(
 			-EINVAL,
 			"worker %s is an address of this machine; if this machine is a worker too, give it a port of "
@@ -155,7 +156,7 @@ static int resolve(struct job_spec *s, __u32 job)
 		err = route_get(s->job.rank[r].addr, own, s->ifindex[r], &route);
 
 		address_text(s->job.rank[r].addr, a);
-		if (!err && route.local && resolve_local(s, r))
+		if (!err && route.local && resolve_local(s, job, r))
 			return -EINVAL;
 		if (!err && route.broadcast)
 			return refuse(-EINVAL, "worker %s is the broadcast address of a network; name each machine", a);

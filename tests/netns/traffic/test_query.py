@@ -198,6 +198,12 @@ def test_verbs(lab):
         status, _, err = net.agg.try_run(FPISA, "query", "add", 6, "--workers", net.addresses[0], "--master",
                                          net.addresses[address != net.address], "--address", address, "--kind", "topn", "--limit", 1)
         assert status == 1 and says in err, err
+    own = endpoint(net.address, 18001)
+    for master in ((net.address,), (own,), (own, "--address", net.address), (own + "@lo", "--address", net.address)):
+        status, _, err = net.agg.try_run(FPISA, "query", "add", 6, "--workers", net.addresses[0], "--kind", "topn", "--limit", 1,
+                                         "--master", *master)
+        assert status == 1 and f"query 6: {net.address} is an address of this machine, but the workers and the master are on " \
+            "other machines than the aggregator" in err, (master, err)
     status, _, err = net.agg.try_run(FPISA, "query", "add", 1, "--workers", net.addresses[0], "--master", net.addresses[1],
                                      "--address", net.address, "--kind", "topn", "--limit", 1)
     assert status == 1 and "query 1: a job has this number, and jobs and queries share the numbers 0 to 63; take another number, " \
