@@ -159,6 +159,33 @@ GLOBAL_FN int final_block(phv_block *p, const struct fpisa_final *fin, __u32 fmt
 	return 0;
 }
 
+/* Run MAU5 and the division of one lane. This is a function for the same reason. */
+GLOBAL_FN int average_lane(struct fpisa_lane *l, const man_block *m, __u32 i, __u64 d, __u32 fmt)
+{
+	KEEP_ARGUMENT(fmt);
+	if (!l || !m || i >= FPISA_BLOCK)
+		return 0;
+	average(l, m, i, d, FORMAT(fmt));
+	return 0;
+}
+
+GLOBAL_FN int average_block(const struct fpisa_exp_block *e, const man_block *m, phv_block *p, __u32 fmt, __u64 d)
+{
+	struct fpisa_format f = FORMAT(fmt);
+
+	if (!e || !m || !p)
+		return 0;
+	FPISA_EACH(i) {
+		struct fpisa_lane l = {.e = e->e[i]};
+
+		average_lane(&l, m, (__u32)i, d, fmt);
+		p->e[i] = (__u16)l.e;
+		fpisa_put_man(p->m, i, f, l.m);
+		p->d[i] = (__u16)(l.sign << 15);
+	}
+	return 0;
+}
+
 /* Encodings read the format at run time, because family 0 also serves int32. */
 BLOCK_FN(GLOBAL_FN int, encode_block, in && p, (const struct words *in, phv_block *p, __u32 fmt),
 	fpisa_stage0_encode(in, FPISA_PHV(p), unpack_format(fmt)))

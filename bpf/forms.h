@@ -245,6 +245,25 @@ GLOBAL_FN int collapse64(struct fpisa_lane *l, const struct fpisa_limbs64_block 
 	return 0;
 }
 
+/* Run fpisa_exact64_top() of element i of FP64's limbs, as collapse64() runs MAU5. */
+GLOBAL_FN int top64(struct fpisa_lane *l, const struct fpisa_limbs64_block *a, __u32 i, __u64 factor,
+		    struct fpisa_below *below)
+{
+	if (!l || !a || !below)
+		return 0;
+	fpisa_exact64_top(l, a, i, factor, below);
+	return 0;
+}
+
+/* Run MAU5 and the division of an element for an average (op.h), in families of several limbs. */
+static __always_inline void average(struct fpisa_lane *l, const man_block *m, __u32 i, __u64 d, struct fpisa_format f)
+{
+	if (EXACT64)
+		fpisa_exact64_average(l, LIMBS64(m), i, d, f, top64);
+	else if (FAMILY_LIMBS == FPISA_LIMBS)
+		fpisa_exact_average(l, fpisa_limbs_of((void *)m, (int)i, FPISA_LIMBS), d, f, collapse_lane);
+}
+
 /* Run stage 5. For a superaccumulator, also multiply by `factor`. For other registers, final_block() multiplies. */
 static __always_inline void stage5(const struct fpisa_exp_block *e, const man_block *m, struct fpisa_phv_ref p,
 				   struct fpisa_format f, __u64 factor)

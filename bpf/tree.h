@@ -507,7 +507,7 @@ static __always_inline int add_part(struct xdp_md *ctx, struct fpisa_phv *phv, c
 static __always_inline int complete_parts(struct xdp_md *ctx, struct fpisa_phv *phv, const struct packet *p,
 					  const struct fpisa_partials *x)
 {
-	enum fpisa_verdict lost = phv->resend ? (enum fpisa_verdict)0 : fpisa_round_lost(p->slot, x);
+	enum fpisa_verdict lost = phv->resend ? (enum fpisa_verdict)0 : fpisa_round_lost(x);
 
 	if (lost) {
 		fpisa_break(p->session, p->slot->generation, lost);

@@ -216,6 +216,11 @@ GLOBAL_FN int run_mau5(struct fpisa_phv *phv)
 			load_encoded_block(&m[b], &p[b], phv->format);
 		return 0;
 	}
+	if (FAMILY_LIMBS > 1 && fpisa_divides_wide(&phv->final)) {
+		EACH_BLOCK(b, phv)
+			average_block(&e->b[b], &m[b], &p[b], phv->format, phv->final.divisor);
+		return 0;
+	}
 	EACH_BLOCK(b, phv) {
 		mau5_block(&e->b[b], &m[b], &p[b], phv->format, phv->final.factor);
 		if (phv->final.op != FPISA_OP_SUM)

@@ -362,7 +362,7 @@ void fpisa_close(struct fpisa *f);
  *
  * A group has up to 64 ranks, or up to 4096 if the manager gives it a tree: `leaves = yes` in [manager], and an aggregator
  * with up to 64 ranks on each host or in each rack of ranks. A group of more than 64 ranks needs mode exact and the fused
- * pipeline. It has no calls of FPISA_INT32, broadcasts or averages.
+ * pipeline. It has no calls of FPISA_INT32 or broadcasts.
  */
 struct fpisa_group;
 
@@ -552,8 +552,8 @@ void fpisa_mem_destroy(struct fpisa_mem *m); /* call this after closing its hand
  * Turn an aggregator into a leaf of a tree. The leaf becomes worker `rank` of `parent`, and its results are then sums
  * over the workers of all leaves of the parent, up to 64 times 64. The result has the same bits as one sum over all
  * these workers. Leaf and parent need mode exact and equal options, except `workers`, and the parent needs flag 0x10.
- * Ranks, and bitmaps of ranks, at a handle are those of its own leaf. An average supports up to 64 workers in all. Call
- * this function before handles connect. Return 0, -EINVAL, or -EBUSY if the leaf has a parent or the rank is taken.
+ * Ranks, and bitmaps of ranks, at a handle are those of its own leaf. Call this function before handles connect. Return
+ * 0, -EINVAL, or -EBUSY if the leaf has a parent or the rank is taken.
  */
 int fpisa_mem_set_parent(struct fpisa_mem *leaf, struct fpisa_mem *parent, uint32_t rank);
 

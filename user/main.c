@@ -116,15 +116,16 @@ static const struct verb verbs[] = {
 	{"doctor", verb_doctor, "[DEV...] [--worker ADDR] [--config FILE] [--rate RATE] [--json]",
 	 "find the faults of this machine, and the commands that fix them", doctor_more},
 	{"plan", verb_plan,
-	 "--workers N --rate R [--aggregators K] [--aggregator-rate R] [--colocated] [--racks N --uplink R] [--bytes N] [--json]",
+	 "--workers N --rate R [--aggregators K] [--aggregator-rate R] [--colocated] [--racks N --uplink R [--roots K]] [--bytes N] [--json]",
 	 "compute the shares of several aggregators, and the time of a sum",
 	 "  --workers N          number of workers, 2 to 64, or to 4096 with --racks\n"
 	 "  --rate R             rate of each worker's link, such as 10G or 100M (bit/s)\n"
 	 "  --aggregators K      number of aggregators on separate hosts; default 0\n"
 	 "  --aggregator-rate R  rate of each aggregator's link; default that of the workers\n"
 	 "  --colocated          also make each worker's host an aggregator\n"
-	 "  --racks N            number of racks, 2 to 15, with one leaf each, below a root outside of the racks\n"
+	 "  --racks N            number of racks, 2 to 64, with one leaf each, below roots outside of the racks\n"
 	 "  --uplink R           rate of each rack's uplink\n"
+	 "  --roots K            number of roots with equal shares, 1 to 16; default 1\n"
 	 "  --bytes N            bytes of a vector; default 1048576\n"
 	 "Workers pass the weights in their list of aggregators, as in 10.0.0.1*2,10.0.0.2. Times are those of full-duplex\n"
 	 "links without latency, with frames of the default size.\n"},

@@ -199,14 +199,17 @@ static __always_inline __s64 fpisa_exact64_sign(const struct fpisa_limbs64_block
 	return carry >> 63;
 }
 
+/* The part of a magnitude below the m of MAU5 */
+struct fpisa_below {
+	__u32 digit; /* the 32 bits below m */
+	__u64 rest;  /* nonzero if bits below these are nonzero */
+};
+
 /*
- * Run MAU5, which propagates carries, finds the sign, and stores the magnitude as m x 2^(e - bias - M). m consists of
- * the 64 uppermost bits, and a sticky bit for all lower bits. Two digits alone could have only 33 bits, but 53 bits are
- * needed, and 8 more for a quotient. So align three digits by the leading zeros of the first; MAU6 then shifts nothing.
- * Also multiply the magnitude by `factor`, which is below 2^53 (op.h).
+ * Run MAU5 as fpisa_exact64_mau5() does, but store the bits below m in *below, in place of a sticky bit.
  */
-static __always_inline void fpisa_exact64_mau5(struct fpisa_lane *l, const struct fpisa_limbs64_block *a, __u32 i,
-					       __u64 factor)
+static __always_inline void fpisa_exact64_top(struct fpisa_lane *l, const struct fpisa_limbs64_block *a, __u32 i,
+					      __u64 factor, struct fpisa_below *below)
 {
 	/*
 	 * Read the range twice. Otherwise the verifier would know after the first loop how often the second loop
@@ -237,8 +240,23 @@ static __always_inline void fpisa_exact64_mau5(struct fpisa_lane *l, const struc
 	l->sign = (__u32)sign & 1;
 	lz = fpisa_clz32_bits(d.high) & 31;
 	l->m = (__s64)((d.high << 32 | d.low) << lz | d.lower << lz >> 32);
-	l->m |= (__s64)fpisa_nonzero(d.rest | (__u32)(d.lower << lz));
 	l->e = (e & FPISA_EXP_SPECIAL) | ((32 * (d.top - 1) + 1 - lz) & FPISA_EXP_MASK);
+	*below = (struct fpisa_below){.digit = (__u32)(d.lower << lz), .rest = d.rest};
+}
+
+/*
+ * Run MAU5, which propagates carries, finds the sign, and stores the magnitude as m x 2^(e - bias - M). m consists of
+ * the 64 uppermost bits, and a sticky bit for all lower bits. Two digits alone could have only 33 bits, but 53 bits are
+ * needed, and 8 more for a quotient. So align three digits by the leading zeros of the first; MAU6 then shifts nothing.
+ * Also multiply the magnitude by `factor`, which is below 2^53 (op.h).
+ */
+static __always_inline void fpisa_exact64_mau5(struct fpisa_lane *l, const struct fpisa_limbs64_block *a, __u32 i,
+					       __u64 factor)
+{
+	struct fpisa_below below;
+
+	fpisa_exact64_top(l, a, i, factor, &below);
+	l->m |= (__s64)fpisa_nonzero(below.rest | below.digit);
 }
 
 /* -- functions for a block ------------------------------------------------------------- */

@@ -23,7 +23,7 @@
 struct fpisa_final {
 	__u64 factor;	/* significand, below 2^53; below 2^24 unless the format has 8 bytes */
 	__s32 exponent; /* the factor is factor x 2^exponent */
-	__u32 divisor;	/* divisor of avg, 1..64 */
+	__u32 divisor;	/* divisor of avg, 1..4096 */
 	__u32 op;	/* enum fpisa_op; SUM: no work; an AVG by reciprocal is SCALE */
 	__u32 negative; /* the factor is negative */
 };
@@ -65,14 +65,17 @@ static __always_inline struct fpisa_final fpisa_final_of(struct fpisa_format f, 
 	} else if (op == FPISA_OP_AVG && reciprocal) {
 		const int bits = narrow ? 24 : 53;
 		__u32 log = 0;
+		__u64 half;
 
-		while (log < 6 && 1u << log < fin.divisor)
+		while (log < 12 && 1u << log < fin.divisor)
 			log++;
 		/*
 		 * There are no ties to round, because a power of two cannot be half way between two multiples of n
 		 * unless n is a power of two.
 		 */
-		fin.factor = ((1ull << (bits - 1 + log)) + fin.divisor / 2) / fin.divisor;
+		/* 2^64 for 4,096 ranks of FP64 does not fit, so divide half of it. */
+		half = 1ull << (bits - 2 + log);
+		fin.factor = half / fin.divisor * 2 + (half % fin.divisor * 2 + fin.divisor / 2) / fin.divisor;
 		fin.exponent = -(__s32)(bits - 1 + log);
 		fin.op = FPISA_OP_SCALE;
 	}
@@ -148,21 +151,64 @@ static __always_inline void fpisa_fit(struct fpisa_lane *l, __u64 high, __u64 lo
 }
 
 /*
- * Compute (m 2^64) / divisor, with two digits of 32 bits below the integer quotient, and the remainder as a sticky bit.
+ * Compute m / d x 2^-shift, with two digits of 32 bits below the integer quotient, and the remainder as a sticky bit.
  */
-static __always_inline void fpisa_divide(struct fpisa_lane *l, const struct fpisa_final *fin, struct fpisa_format f)
+static __always_inline void fpisa_quotient(struct fpisa_lane *l, struct fpisa_below below, __u64 d, __u32 shift,
+					   struct fpisa_format f)
 {
-	__u64 d = fin->divisor, m = (__u64)l->m, q, digit, low;
+	__u64 m = (__u64)l->m, q, digit, low;
 
 	q = m / d;
-	m = (m - q * d) << 32;
+	m = (m - q * d) << 32 | below.digit;
 	digit = m / d;
 	low = digit << 32;
 	m = (m - digit * d) << 32;
 	digit = m / d;
-	low |= digit | fpisa_nonzero(m - digit * d);
-	fpisa_fit(l, q, low, fpisa_exponent_of(l->e) - 64, f);
+	low |= digit | fpisa_nonzero((m - digit * d) | below.rest);
+	fpisa_fit(l, q, low, fpisa_exponent_of(l->e) - 64 - (__s64)shift, f);
 }
+
+static __always_inline void fpisa_divide(struct fpisa_lane *l, const struct fpisa_final *fin, struct fpisa_format f)
+{
+	fpisa_quotient(l, (struct fpisa_below){.rest = 0}, fin->divisor, 0, f);
+}
+
+/*
+ * Averages of more ranks, in a tree. A quotient by d needs log2(d) bits more than the format has. MAU5 keeps enough bits
+ * for d up to 64 in the worst case, in which the uppermost digit of the sum is 1. So run MAU5 with a factor, a power of
+ * two that moves the uppermost bit to the top of its digit. Superaccumulators of one limb are never shortened.
+ */
+#define FPISA_MOST_DIVIDED 64
+
+static __always_inline int fpisa_divides_wide(const struct fpisa_final *fin)
+{
+	return fin->op == FPISA_OP_AVG && fin->divisor > FPISA_MOST_DIVIDED;
+}
+
+/* Run MAU5 and the division of an element of FPISA_LIMBS limbs. `collapse` is as in fpisa_exact_read(). */
+#define fpisa_exact_average(l, acc, d, f, collapse)                                \
+	({                                                                         \
+		struct fpisa_lane __once = *(l);                                   \
+		__u32 __shift;                                                     \
+                                                                                   \
+		collapse(&__once, acc, FPISA_LIMBS, 1);                            \
+		__shift = (fpisa_clz64_bits((__u64)__once.m) - 1) & 31;            \
+		collapse(l, acc, FPISA_LIMBS, 1ull << __shift);                    \
+		fpisa_quotient(l, (struct fpisa_below){.rest = 0}, d, __shift, f); \
+	})
+
+/* The same for FP64. `top` is fpisa_exact64_top() or a function that calls it. */
+#define fpisa_exact64_average(l, a, i, d, f, top)          \
+	({                                                 \
+		struct fpisa_lane __once = *(l);           \
+		struct fpisa_below __below;                \
+		__u32 __shift;                             \
+                                                           \
+		top(&__once, a, i, 1, &__below);           \
+		__shift = (1 - __once.e) & 31;             \
+		top(l, a, i, 1ull << __shift, &__below);   \
+		fpisa_quotient(l, __below, d, __shift, f); \
+	})
 
 /* Multiply by the factor. A negative factor also negates infinities. */
 static __always_inline void fpisa_product(struct fpisa_lane *l, __u64 factor, const struct fpisa_final *fin,

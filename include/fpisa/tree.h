@@ -128,21 +128,13 @@ static __always_inline int fpisa_commit_part(struct fpisa_slot *s, struct fpisa_
 }
 
 /*
- * Largest number of ranks of an average. For more ranks, MAU5 does not keep enough bits of the sum (exact.h,
- * exact64.h).
- */
-#define FPISA_MOST_AVERAGED 64
-
-/*
  * Return the reason why a complete round of partial sums cannot give a result, or 0. A round with a torn rank has no
  * result, because the parts of the rank cannot be removed from the registers. The torn rank is not live, because
  * otherwise the round would wait for the rank.
  */
-static __always_inline enum fpisa_verdict fpisa_round_lost(const struct fpisa_slot *s, const struct fpisa_partials *x)
+static __always_inline enum fpisa_verdict fpisa_round_lost(const struct fpisa_partials *x)
 {
-	if (x->torn)
-		return FPISA_V_torn;
-	return s->op == FPISA_OP_AVG && x->contributors > FPISA_MOST_AVERAGED ? FPISA_V_op : (enum fpisa_verdict)0;
+	return x->torn ? FPISA_V_torn : (enum fpisa_verdict)0;
 }
 
 /* Turn a part's header into its round's result, as fpisa_make_result() does. */

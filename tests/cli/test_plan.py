@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`fpisa plan` prints shares and times that match a linear program solved by bisection, and refuses invalid arguments."""
 import collections
+import fractions
 import json
 import random
 import subprocess
@@ -78,7 +79,7 @@ def test_byteps():
         assert ratio == pytest.approx((n * n + k * n - 2 * k) / (2 * n * (n - 1)) / HEADERS, rel=0.01)
 
 
-def busiest(n, racks, worker, aggregator, uplink):
+def busiest(n, racks, roots, worker, aggregator, uplink):
     """Return the seconds in which each link carries its bits for one bit of the vector. All results go to one host at a time."""
     bits = collections.Counter()
     for w in range(n):
@@ -91,8 +92,9 @@ def busiest(n, racks, worker, aggregator, uplink):
         for link in f"leaf {rack}", f"uplink {rack}":
             bits["sent", link] += 1
             bits["received", link] += 1
-        bits["received", "root"] += 1
-        bits["sent", "root"] += 1
+        for root in range(roots):
+            bits["received", f"root {root}"] += fractions.Fraction(1, roots)
+            bits["sent", f"root {root}"] += fractions.Fraction(1, roots)
     rates = {"worker": worker, "leaf": aggregator, "root": aggregator, "uplink": uplink}
     return max(n / rates[link.split()[0]] for (_, link), n in bits.items())
 
@@ -104,12 +106,13 @@ def test_racks():
         racks = rng.randint(2, 15) if rng.randrange(4) else rng.randint(16, 64)
         n = rng.randint(racks, 64 if rng.randrange(4) and racks < 64 else 64 * racks)
         b, r, u = (rng.choice((20, 100, 1000, 25000)) for _ in range(3))
-        p = plan("--workers", n, "--racks", racks, "--rate", f"{b}M", "--aggregator-rate", f"{r}M", "--uplink", f"{u}M", "--bytes", 1000000)
-        assert (p["racks"], p["rack_workers"]) == (racks, -(-n // racks))
-        assert p["ms"] / HEADERS == pytest.approx(busiest(n, racks, b, r, u) * 8e3, rel=1e-4)
+        roots = rng.choice((0, 1, 2, 4, 16))  # 0: not given
+        p = plan("--workers", n, "--racks", racks, *(("--roots", roots) if roots else ()), "--rate", f"{b}M", "--aggregator-rate", f"{r}M", "--uplink", f"{u}M", "--bytes", 1000000)
+        assert (p["racks"], p["rack_workers"], p["roots"]) == (racks, -(-n // racks), roots or 1)
+        assert p["ms"] / HEADERS == pytest.approx(busiest(n, racks, roots or 1, b, r, u) * 8e3, rel=1e-4)
         assert p["ring_ms"] == pytest.approx(2 * (n - 1) / n * 8e3 / min(b, u), rel=1e-4)
         bounds[p["bound"].split("'")[0]] += 1
-    assert set(bounds) == {"each worker", "the leaves", "the racks", "the root"}, bounds
+    assert set(bounds) == {"each worker", "the leaves", "the racks", "the roots"}, bounds
 
 
 HEADERS = plan("--workers", 2, "--aggregators", 16, "--rate", "1G", "--bytes", 1000000)["ms"] / 8.0
@@ -126,6 +129,8 @@ HEADERS = plan("--workers", 2, "--aggregators", 16, "--rate", "1G", "--bytes", 1
     (["--workers", "8", "--aggregators", "1", "--rate", "nanG"], "not a link's rate"),
     (["--workers", "8", "--aggregators", "1", "--rate", "1G", "more"], "more"),
     (["--workers", "8", "--racks", "2", "--rate", "1G"], "give both, such as --racks 2 --uplink 10G"),
+    (["--workers", "8", "--roots", "2", "--rate", "1G"], "give both, such as --racks 2 --uplink 10G"),
+    (["--workers", "8", "--racks", "2", "--uplink", "1G", "--roots", "17", "--rate", "1G"], "--roots: '17' is not a number from 1 to 16"),
     (["--workers", "8", "--uplink", "2G", "--rate", "1G"], "give both, such as --racks 2 --uplink 10G"),
     (["--workers", "8", "--racks", "2", "--uplink", "1G", "--rate", "1G", "--aggregators", "2"], "leave --aggregators and --colocated out"),
     (["--workers", "129", "--racks", "2", "--uplink", "1G", "--rate", "1G"], "a rack has up to 64 workers"),

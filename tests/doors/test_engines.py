@@ -114,7 +114,7 @@ def test_arrow(workers, tmp_path):
 def test_adbc(server):
     for engine in "adbc_driver_postgresql", "polars", "pandas", "pyarrow", "duckdb", "datafusion":
         pytest.importorskip(engine)
-    program, = blocks(2)
+    program, _ = blocks(2)
     assert follow(program.replace("10.0.0.13", server), {}) == 4
 
 

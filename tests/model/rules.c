@@ -175,7 +175,7 @@ int rules_part(struct rules_slot *r, __u64 *x, __u32 workers, __u32 window, __u3
 		return step;
 	if (step == FPISA_STEP_FINISH || step == FPISA_STEP_RESEND ||
 	    (step != FPISA_STEP_WAIT && fpisa_commit_part(&s, &partials, &h, live, 0))) {
-		v = step == FPISA_STEP_RESEND ? (enum fpisa_verdict)0 : fpisa_round_lost(&s, &partials);
+		v = step == FPISA_STEP_RESEND ? (enum fpisa_verdict)0 : fpisa_round_lost(&partials);
 		if (v)
 			return -(int)(v | BREAKS);
 		s.done = 1;

@@ -90,8 +90,9 @@ static void remove_it(void *arg, __u32 number, __u64 token)
 static void record_it(void *arg, __u32 place, const struct group_record *r)
 {
 	(void)arg;
-	assert_int_equal(place, 0);
-	memcpy(&w.record, r, group_record_bytes(r));
+	assert_true(place < GROUPS);
+	if (!place)
+		memcpy(&w.record, r, group_record_bytes(r));
 }
 
 static void note_aggregator(void *arg, __u32 place, const struct aggregator_record *r)
@@ -190,16 +191,21 @@ static void begin(void)
 	start_manager();
 }
 
-static void join(uint32_t rank, uint32_t size, uint32_t host)
+static void join_by(struct told *t, const char *name, uint32_t rank, uint32_t size, uint32_t host)
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_JOIN);
 
-	connect_from(&w.rank[rank], host, "key");
-	strcpy(msg.join.name, "many");
+	connect_from(t, host, "key");
+	strcpy(msg.join.name, name);
 	msg.join.rank = rank;
 	msg.join.size = size;
 	msg.join.rate = 10000;
-	say(&w.rank[rank], &msg);
+	say(t, &msg);
+}
+
+static void join(uint32_t rank, uint32_t size, uint32_t host)
+{
+	join_by(&w.rank[rank], "many", rank, size, host);
 }
 
 /* Ranks in this order are on hosts 1 to 64 in turn, so that the ranks of a leaf are not neighbours. */
@@ -490,6 +496,44 @@ static void refused_groups(void **state)
 	assert_refused(0, FPISA_MANAGER_R_rank, "another process has joined as rank 0");
 }
 
+/* Have these ranks of a group joined, and lose the first. */
+static void gather_and_lose(struct told *t, const char *name, uint32_t size)
+{
+	for (uint32_t r = 0; r < size; r++)
+		join_by(&t[r], name, r, size, host_of(r));
+	assert_int_equal(t[0].n[FPISA_MANAGER_JOINED], 1);
+	t[0].connected = false;
+	manager_lost(&w.m, &t[0].caller, FPISA_MANAGER_CLOSED);
+}
+
+/* Large groups share the places of 4,096 ranks, and do not take those of small groups. */
+static void places(void **state)
+{
+	static struct told few[65];
+
+	(void)state;
+	begin();
+	join_by(&w.rank[0], "a", 0, 3000, 1);
+	join_by(&w.rank[1], "b", 0, 1097, 1);
+	assert_refused(1, FPISA_MANAGER_R_pool,
+		       "groups of more than 64 ranks have at most 4096 ranks together, and others have 3000");
+	join_by(&w.rank[1], "b", 0, 1096, 1);
+	join_by(&w.rank[2], "c", 0, 64, 1);
+	assert_int_equal(w.rank[1].n[FPISA_MANAGER_PENDING] && w.rank[2].n[FPISA_MANAGER_PENDING], 1);
+	/* Groups that have ended for some ranks do not count, until as many ranks stay in them. */
+	begin();
+	gather_and_lose(w.rank, "many", RANKS);
+	gather_and_lose(few, "few", 65);
+	join_by(&few[0], "many", 0, RANKS, 1);
+	assert_int_equal(few[0].last[FPISA_MANAGER_REFUSED].refusal.reason, FPISA_MANAGER_R_pool);
+	assert_non_null(strstr(few[0].last[FPISA_MANAGER_REFUSED].refusal.text,
+			       "4159 ranks of large groups are still connected"));
+	for (uint32_t r = 1; r < 65; r++)
+		manager_lost(&w.m, &few[r].caller, FPISA_MANAGER_CLOSED);
+	join_by(&few[0], "many", 0, RANKS, 1);
+	assert_true(few[0].n[FPISA_MANAGER_PENDING]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -499,6 +543,7 @@ int main(void)
 		cmocka_unit_test(restart),
 		cmocka_unit_test(other_jobs),
 		cmocka_unit_test(refused_groups),
+		cmocka_unit_test(places),
 		cmocka_unit_test(ends),
 	};
 

@@ -211,15 +211,35 @@ static void fill(const struct tree *t, struct vectors_rng *rng)
 	}
 }
 
-/* Choose an operation and a rounding. Averages have up to 64 ranks. */
+/*
+ * Fill columns whose average is half way between two values, or as near as three or more ranks allow. Most ranks
+ * contribute the value below or the value above the average. Two others contribute twice the value below, and the
+ * rest.
+ */
+static void fill_half_ways(const struct tree *t, struct vectors_rng *rng)
+{
+	const uint32_t n = t->leaves * t->ranks, least = t->f.mbits + 3u, most = (1u << t->f.ebits) - 3;
+
+	for (int i = 0; i < FPISA_BLOCK; i++) {
+		const uint64_t sign = (uint64_t)vectors_below(rng, 2) << (t->f.ebits + t->f.mbits),
+			       e = least + vectors_below(rng, most - least),
+			       below = sign | e << t->f.mbits | (vectors_next(rng) & (fpisa_frac_ones(t->f) - 1)),
+			       rest = sign | (e - t->f.mbits - n % 2) << t->f.mbits;
+
+		for (uint32_t r = 0; r < n; r++)
+			words[r][i] = below + (r >= 2 && r < 2 + (n - 1) / 2);
+		words[0][i] = below + (1ull << t->f.mbits);
+		words[1][i] = rest + vectors_below(rng, 3) - 1;
+	}
+}
+
+/* Choose an operation and a rounding. */
 static void choose(struct tree *t, struct vectors_rng *rng)
 {
 	t->job.rounding = (uint8_t)(FPISA_ROUND_DOWN + vectors_below(rng, 2));
 	t->job.pipeline = (uint8_t)(FPISA_PIPELINE_STAGED + vectors_below(rng, 2));
 	t->call.rounding = (enum fpisa_rounding)t->job.rounding;
 	t->call.op = (const int[]){FPISA_OP_SUM, FPISA_OP_SCALE, FPISA_OP_AVG}[vectors_below(rng, 3)];
-	if (t->call.op == FPISA_OP_AVG && t->leaves * t->ranks > 64)
-		t->call.op = FPISA_OP_SUM;
 	if (t->call.op == FPISA_OP_SCALE)
 		t->call.factor = (vectors_below(rng, 2) ? 1.0 : -1.0) * (1 + vectors_below(rng, 1000)) /
 				 (double)(1u << vectors_below(rng, 31));
@@ -245,6 +265,25 @@ static void every_format(void **state)
 			}
 		}
 	}
+}
+
+/* Averages of up to 4,096 ranks are rounded once, to the nearest value. */
+static void averages(void **state)
+{
+	struct vectors_rng rng = {vectors_seed()};
+
+	(void)state;
+	for (size_t k = 0; k < sizeof(ids); k++)
+		for (int round = 0; round < 40; round++) {
+			struct tree t = tree_of(ids[k], 2 + vectors_below(&rng, LEAVES - 1),
+						2 + vectors_below(&rng, RANKS - 1));
+
+			choose(&t, &rng);
+			t.call.op = FPISA_OP_AVG;
+			t.call.reciprocal = round % 8 == 7;
+			fill_half_ways(&t, &rng);
+			check(&t, &rng);
+		}
 }
 
 /*
@@ -382,9 +421,9 @@ static void packed_bytes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_format),	    cmocka_unit_test(ends_of_the_range),
-		cmocka_unit_test(shared_exponents), cmocka_unit_test(planes_left_out),
-		cmocka_unit_test(packed_bytes),
+		cmocka_unit_test(every_format),	     cmocka_unit_test(averages),
+		cmocka_unit_test(ends_of_the_range), cmocka_unit_test(shared_exponents),
+		cmocka_unit_test(planes_left_out),   cmocka_unit_test(packed_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -151,9 +151,9 @@ static void check_descriptors(struct doctor *d, pid_t helper)
 		return;
 	if (n < MANAGER_DESCRIPTORS)
 		finding(d, LEVEL_WARN, subject, "descriptors", "systemctl restart fpisa-manager",
-			"process %d may open %lld files, but the %d ranks of all groups need a connection each: start it "
+			"process %d may open %lld files, but each rank of up to %d groups needs a connection: start it "
 			"by its unit, or after ulimit -n %d",
-			manager, n, FPISA_MAX_RANKS, MANAGER_DESCRIPTORS);
+			manager, n, GROUPS, MANAGER_DESCRIPTORS);
 	else
 		finding(d, LEVEL_OK, subject, "descriptors", NULL, "the limit is enough for all connections");
 }

@@ -100,10 +100,6 @@ static int start(struct fpisa_group *g, struct fpisa_call *c, struct fpisa_parts
 
 	if (!c->type || c->type >= FPISA_FORMAT_END)
 		return fpisa_fail(-EINVAL, "%s: type is %u; it must be an enum fpisa_dtype", g->link.peer, c->type);
-	if (c->op == FPISA_AVG && g->link.join.size > FPISA_MOST_AVERAGED)
-		return fpisa_fail(-EINVAL,
-				  "%s: an average needs a group of up to %d ranks, and this has %u; sum, then divide",
-				  g->link.peer, FPISA_MOST_AVERAGED, g->link.join.size);
 	if (to_wait)
 		rc = fpisa_group_refuse_inside(g);
 	if (rc)

@@ -164,6 +164,30 @@ static bool all_are_here(const struct manager_group *g)
 	return r == g->record.size;
 }
 
+/* Refuse a large group if there is no room for its ranks beside those of other large groups. Return whether there is. */
+static bool has_room(struct manager *m, struct manager_caller *c, const struct fpisa_manager_join *j)
+{
+	const __u32 large = manager_large_ranks(m, false), ending = manager_large_ranks(m, true);
+
+	if (j->size <= FPISA_MAX_WORKERS)
+		return true;
+	if (large + j->size > MANAGER_LARGE) {
+		refuse_caller(
+			m, c, FPISA_MANAGER_R_pool, NULL,
+			"group %s: groups of more than %d ranks have at most %d ranks together, and others have %u; end another group",
+			j->name, FPISA_MAX_WORKERS, MANAGER_LARGE, large);
+		return false;
+	}
+	if (large + ending + j->size > 2 * MANAGER_LARGE) {
+		refuse_caller(
+			m, c, FPISA_MANAGER_R_pool, NULL,
+			"group %s: %u ranks of large groups are still connected after others left or died; end the remaining ranks",
+			j->name, ending);
+		return false;
+	}
+	return true;
+}
+
 static struct manager_group *make_group(struct manager *m, struct manager_caller *c, const struct fpisa_manager_join *j)
 {
 	struct manager_quota quota = manager_quota_of(m->policy, c->owner), used = manager_used(m, c->owner);
@@ -196,6 +220,8 @@ static struct manager_group *make_group(struct manager *m, struct manager_caller
 			j->name, c->owner, ending);
 		return NULL;
 	}
+	if (!has_room(m, c, j))
+		return NULL;
 	for (int i = GROUPS; i--;)
 		if (!m->group[i].record.id)
 			g = &m->group[i];

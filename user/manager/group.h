@@ -11,10 +11,16 @@
 #include "policy.h"
 
 /*
- * Maximum number of connections at a time: those of ranks and aggregators, those that are not in a group yet, and
- * refused connections. The process has 64 other descriptors.
+ * Ranks that all large groups together may have, which are those of more than FPISA_MAX_WORKERS ranks. As many may stay in
+ * large groups that have ended for others.
  */
-#define MANAGER_CONNECTIONS (FPISA_MAX_RANKS + AGGREGATORS + 2 * MANAGER_WAITING)
+#define MANAGER_LARGE FPISA_MAX_RANKS
+
+/*
+ * Maximum number of connections at a time: those of ranks of small and of large groups, those of aggregators, those that
+ * are not in a group yet, and refused connections. The process has 64 other descriptors.
+ */
+#define MANAGER_CONNECTIONS (GROUPS * FPISA_MAX_WORKERS + 2 * MANAGER_LARGE + AGGREGATORS + 2 * MANAGER_WAITING)
 #define MANAGER_DESCRIPTORS (MANAGER_CONNECTIONS + 64)
 
 /* A connection that makes requests. It belongs to the caller of these functions, and stays until manager_lost(). */

@@ -56,12 +56,14 @@ void manager_end(struct manager *m, struct manager_group *g, enum fpisa_manager_
 	manager_tell_all(m, g, &msg);
 }
 
-static bool is_empty(const struct manager_group *g)
+/* Count the ranks that are in the group, or will come back. */
+static __u32 ranks_left(const struct manager_group *g)
 {
+	__u32 n = 0;
+
 	for (__u32 r = 0; r < g->record.size; r++)
-		if (g->state[r] == RANK_HERE || g->state[r] == RANK_AWAY)
-			return false;
-	return true;
+		n += g->state[r] == RANK_HERE || g->state[r] == RANK_AWAY;
+	return n;
 }
 
 /* Remove a job of this datapath, and the leaf beside it. */
@@ -76,7 +78,7 @@ void manager_end_if_empty(struct manager *m, struct manager_group *g)
 {
 	static const struct group_record none;
 
-	if (!is_empty(g))
+	if (ranks_left(g))
 		return;
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		if (g->job[k].state == FPISA_GROUP_JOB_MAKING)
@@ -128,6 +130,19 @@ __u32 manager_used_exact(const struct manager *m)
 			if (has_slots(&m->group[i].job[k]) && manager_is_exact(&m->group[i].record.job[k].asked))
 				slots += m->group[i].job[k].window;
 	return slots;
+}
+
+__u32 manager_large_ranks(const struct manager *m, bool ending)
+{
+	__u32 n = 0;
+
+	for (int i = 0; i < GROUPS; i++) {
+		const struct manager_group *g = &m->group[i];
+
+		if (g->record.id && g->record.size > FPISA_MAX_WORKERS && ending == group_ends(&g->record))
+			n += ending ? ranks_left(g) : g->record.size;
+	}
+	return n;
 }
 
 __u32 manager_ending(const struct manager *m, const char *owner)

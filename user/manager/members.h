@@ -24,6 +24,12 @@ __attribute__((format(printf, 4, 5))) void manager_end(struct manager *m, struct
 __u32 manager_ending(const struct manager *m, const char *owner);
 
 /*
+ * Count the ranks of large groups: all ranks of the groups that live or gather, or those that are still in groups that
+ * others have left or died in.
+ */
+__u32 manager_large_ranks(const struct manager *m, bool ending);
+
+/*
  * Remove the group's jobs if no rank is in the group or will come back. Wait for a job that is being made, which could
  * not be found otherwise.
  */

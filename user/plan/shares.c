@@ -123,7 +123,7 @@ struct shares racks_shares(const struct racks *r)
 	s.ring_seconds_a_bit = 2.0 * (r->workers - 1) / r->workers / fmin(r->worker_bits, r->uplink_bits);
 	bound_by(&s, BOUND_UPLINKS, 1 / r->uplink_bits);
 	bound_by(&s, BOUND_LEAVES, (racks_most(r) + 1) / r->aggregator_bits);
-	bound_by(&s, BOUND_ROOT, r->racks / r->aggregator_bits);
+	bound_by(&s, BOUND_ROOT, r->racks / (r->roots * r->aggregator_bits));
 	return s;
 }
 
@@ -155,7 +155,7 @@ const char *shares_bound_text(enum bound b)
 	case BOUND_UPLINKS:
 		return "the racks' uplinks, each of which carries one vector each way; a faster uplink helps";
 	case BOUND_ROOT:
-		return "the root's link, through which a vector of each rack arrives; give the root a faster link";
+		return "the roots' links, through which a vector of each rack arrives; add roots, or a faster link";
 	}
 	return "";
 }

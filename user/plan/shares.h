@@ -26,7 +26,7 @@ enum bound {
 	BOUND_HOSTS,	   /* all links, workers' and aggregators', are full */
 	BOUND_LEAVES,  /* the link of a rack's leaf has to receive the vectors of the rack's workers, and the result */
 	BOUND_UPLINKS, /* each rack's uplink has to carry a vector each way */
-	BOUND_ROOT,    /* the root's link has to receive a vector of each rack */
+	BOUND_ROOT,    /* the roots' links have to receive a vector of each rack */
 };
 
 struct shares {
@@ -40,10 +40,11 @@ struct shares {
  */
 struct shares shares_of(uint32_t workers, double worker_bits, struct shares_host *host, uint32_t n);
 
-/* Racks with equal numbers of workers, or nearly so, each with a leaf, below a root outside of the racks */
+/* Racks with equal numbers of workers, or nearly so, each with a leaf, below roots with equal shares outside of the racks */
 struct racks {
 	uint32_t workers, racks; /* number of all workers, at least that of racks; number of racks, at least 1 */
-	/* rates of each link, in bits a second; aggregator_bits is that of leaves and of the root */
+	uint32_t roots;		 /* at least 1 */
+	/* rates of each link, in bits a second; aggregator_bits is that of leaves and roots */
 	double worker_bits, aggregator_bits, uplink_bits;
 };
 

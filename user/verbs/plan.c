@@ -24,6 +24,7 @@ enum {
 	OPT_AGGREGATOR_RATE,
 	OPT_COLOCATED,
 	OPT_RACKS,
+	OPT_ROOTS,
 	OPT_UPLINK,
 	OPT_BYTES
 };
@@ -36,6 +37,7 @@ static const struct option options[] = {COMMON_OPTIONS,
 					{"aggregator-rate", required_argument, NULL, OPT_AGGREGATOR_RATE},
 					{"colocated", no_argument, NULL, OPT_COLOCATED},
 					{"racks", required_argument, NULL, OPT_RACKS},
+					{"roots", required_argument, NULL, OPT_ROOTS},
 					{"uplink", required_argument, NULL, OPT_UPLINK},
 					{"bytes", required_argument, NULL, OPT_BYTES},
 					{0}};
@@ -45,6 +47,7 @@ struct plan {
 	double worker_bits, aggregator_bits; /* rates of each link, in bits a second */
 	bool colocated;			     /* each worker's host is an aggregator too */
 	uint32_t racks;			     /* 0: all links meet in one switch */
+	uint32_t roots;			     /* of the racks' tree; 0: not given */
 	double uplink_bits;		     /* rate of each rack's uplink */
 	uint64_t bytes;
 	bool json;
@@ -75,6 +78,10 @@ static int take_option(struct plan *p, struct common *common, int opt)
 		err = parse_number("--racks", optarg, 2, FPISA_MAX_WORKERS, &n);
 		p->racks = (uint32_t)n;
 		return err;
+	case OPT_ROOTS:
+		err = parse_number("--roots", optarg, 1, FPISA_MAX_SHARDS, &n);
+		p->roots = (uint32_t)n;
+		return err;
 	case OPT_UPLINK:
 		return parse_rate("--uplink", optarg, &p->uplink_bits);
 	case OPT_BYTES:
@@ -86,14 +93,15 @@ static int take_option(struct plan *p, struct common *common, int opt)
 	return common_option(common, opt);
 }
 
-static int check_racks(const struct plan *p)
+static int check_racks(struct plan *p)
 {
 	if (!p->racks || !p->uplink_bits)
 		return refuse(BAD_USAGE,
 			      "plan: --racks or --uplink is missing; give both, such as --racks 2 --uplink 10G");
 	if (p->aggregators || p->colocated)
 		return refuse(BAD_USAGE,
-			      "plan: racks have one leaf each, and a root; leave --aggregators and --colocated out");
+			      "plan: racks have one leaf each, and --roots; leave --aggregators and --colocated out");
+	p->roots = p->roots ?: 1;
 	if (p->racks > p->workers)
 		return refuse(BAD_USAGE, "plan: %u racks have no more than %u workers; give fewer --racks", p->racks,
 			      p->workers);
@@ -113,7 +121,7 @@ static int check(struct plan *p)
 			"plan: --workers or --rate is missing; give both, such as --workers 8 --aggregators 4 --rate 10G");
 	if (!p->aggregator_bits)
 		p->aggregator_bits = p->worker_bits;
-	if (p->racks || p->uplink_bits)
+	if (p->racks || p->uplink_bits || p->roots)
 		return check_racks(p);
 	if (p->workers > FPISA_MAX_WORKERS)
 		return refuse(BAD_USAGE,
@@ -160,6 +168,7 @@ static int print_racks(const struct plan *p)
 {
 	const struct racks r = {.workers = p->workers,
 				.racks = p->racks,
+				.roots = p->roots,
 				.worker_bits = p->worker_bits,
 				.aggregator_bits = p->aggregator_bits,
 				.uplink_bits = p->uplink_bits};
@@ -170,9 +179,10 @@ static int print_racks(const struct plan *p)
 		o = json_object_new_object();
 		json_add_number(o, "racks", p->racks);
 		json_add_number(o, "rack_workers", racks_most(&r));
+		json_add_number(o, "roots", p->roots);
 	} else {
-		printf("each of %u racks: a leaf for at most %u workers; one more aggregator is the root\n", p->racks,
-		       racks_most(&r));
+		printf("each of %u racks: a leaf for at most %u workers; %u more aggregator%s\n", p->racks,
+		       racks_most(&r), p->roots, p->roots > 1 ? "s are the roots" : " is the root");
 	}
 	return print_times(p, &s, o);
 }

@@ -25,6 +25,7 @@ from test_leaves import PINS, Site, all_counters, nearest, served, shares_of
 
 HOSTS, EACH = 3, 32
 RANKS, COUNT, CHUNK = HOSTS * EACH, 2048, 256
+CALLS = ("avg", "float32"), ("avg", "float64"), ("min", "float32"), ("max", "float64")  # after a sum of float32
 PROGRAM = """
 import hashlib, sys, threading, numpy, fpisa
 manager, key, mode, host, seed = *sys.argv[1:4], int(sys.argv[4]), int(sys.argv[5])
@@ -35,8 +36,10 @@ def work(rank):
             rng = numpy.random.default_rng([seed, rank])
             values = numpy.ldexp(rng.uniform(-1, 1, %(count)d), rng.integers(-40, 41, %(count)d)).astype("float32")
             request = g.start(values, out=numpy.empty_like(values))
-            out, flags = request.wait()
-            say(rank, hashlib.sha256(out.tobytes()).hexdigest(), len(request.ranks))
+            got, n = [request.wait()[0]], len(request.ranks)
+            for op, dtype in (CALLS if mode == "exact" else []):
+                got.append(g.allreduce(values.astype(dtype), op)[0])
+            say(rank, hashlib.sha256(b"".join(out.tobytes() for out in got)).hexdigest(), n)
             while mode == "exact":
                 g.allreduce(numpy.ones(1000, "float32"))
     except fpisa.Error as e:
@@ -52,7 +55,7 @@ for t in threads:
     t.start()
 for t in threads:
     t.join()
-""" % {"ranks": RANKS, "hosts": HOSTS, "count": COUNT, "chunk": CHUNK}
+""".replace("CALLS", repr(CALLS)) % {"ranks": RANKS, "hosts": HOSTS, "count": COUNT, "chunk": CHUNK}
 
 
 @pytest.fixture
@@ -78,13 +81,20 @@ def lines(process, n=EACH):
     return said
 
 
+def result(op, dtype, values):
+    """Return the bytes of the exact result of a call with the values of all ranks, rounded to the nearest value."""
+    exact = {"sum": sum, "avg": lambda v: sum(v) / RANKS, "min": min, "max": max}[op](values)
+    return nearest(exact) if dtype == "float32" else struct.pack("<d", float(exact))
+
+
 def right_digest(seed):
-    """Return the digest of the exact sums, rounded to the nearest float32."""
-    columns = []
+    """Return the digest of the results of all calls."""
+    vectors = []
     for rank in range(RANKS):
         rng = numpy.random.default_rng([seed, rank])
-        columns.append(numpy.ldexp(rng.uniform(-1, 1, COUNT), rng.integers(-40, 41, COUNT)).astype("float32").tolist())
-    return hashlib.sha256(b"".join(nearest(sum(map(fractions.Fraction, column))) for column in zip(*columns))).hexdigest()
+        vectors.append(numpy.ldexp(rng.uniform(-1, 1, COUNT), rng.integers(-40, 41, COUNT)).astype("float32").tolist())
+    columns = [list(map(fractions.Fraction, column)) for column in zip(*vectors)]
+    return hashlib.sha256(b"".join(result(*call, c) for call in [("sum", "float32"), *CALLS] for c in columns)).hexdigest()
 
 
 @pytest.mark.families()

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Test fpisa doctor on a worker, for the device that leads to the aggregator: GRO, reverse-path filter, multicast, route."""
+import pytest
+
 from doctor import bad, ethtool_gro, examine, fixes, needs_ethtool
 from lab import ADDRESS
 
 pytestmark = needs_ethtool
 
 
+@pytest.mark.families()
 def test_gro_seen_by_the_worker(lab):
     net = lab(workers=1)
     net.agg.spawn("sleep", "600")
     ethtool_gro(net.worker[0], "eth0", "off")
-    assert fixes(net.worker[0], ["--worker", ADDRESS], "eth0", "gro") == "ethtool -K eth0 gro on"
+    assert fixes(net.worker[0], ["--worker", net.address], "eth0", "gro") == "ethtool -K eth0 gro on"
 
 
 def test_gro_of_what_is_no_veth(lab):
@@ -38,15 +41,17 @@ def test_reverse_path_filter(lab):
     assert bad(examine(w, "--worker", ADDRESS)) == {}
 
 
+@pytest.mark.families()
 def test_worker_at_the_aggregator(lab):
     """No command can fix a wrong address, so doctor says what to do."""
     net = lab(workers=1)
-    f = examine(net.agg, "p0", "--worker", ADDRESS)["p0", "route"]
+    f = examine(net.agg, "p0", "--worker", net.address)["p0", "route"]
     assert f["level"] == "fault" and f["fix"] is None
-    assert f["text"] == f"{ADDRESS} is an address of this machine: give the aggregator's, or leave --worker out if this is the aggregator"
+    assert f["text"] == f"{net.address} is an address of this machine: give the aggregator's, or leave --worker out if this is the aggregator"
 
 
+@pytest.mark.families()
 def test_multicast_off(lab):
     net = lab(workers=1)
     net.worker[0].ip("link set eth0 multicast off")
-    fixes(net.worker[0], ["--worker", ADDRESS], "eth0", "multicast")
+    fixes(net.worker[0], ["--worker", net.address], "eth0", "multicast")

@@ -26,7 +26,7 @@ class Config:
     def write(self, *jobs, head="", mode="native"):
         text = head + "".join(f"[interface {p}]\nmode = {mode}\n" for p in self.net.ports)
         for number, keys in jobs:
-            keys = {"workers": ",".join(self.net.addresses), "address": ADDRESS, **keys}
+            keys = {"workers": ",".join(self.net.addresses), "address": self.net.address, **keys}
             text += f"[job {number}]\n" + "".join(f"{k} = {v}\n" for k, v in keys.items())
         self.path.write_text(text)
 
@@ -61,6 +61,7 @@ def programs(net):
     return [(i["name"], i["program_id"]) for i in net.json("status")["interfaces"]]
 
 
+@pytest.mark.families()
 def test_apply(net, config):
     config.write((7, {}), (8, {"format": "bf16", "histogram": "yes", "big-endian": "no", "token": "abc"}))
     assert config.apply() == ["p0: loaded", "p1: loaded", "job 7: created", "job 8: created"]

@@ -151,6 +151,23 @@ static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_regist
 	return events;
 }
 
+/* Run MAU5 and the division of a block for an average (op.h), in superaccumulators of several limbs. */
+static void average(const struct fpisa_exp_block *e, void *limbs, struct fpisa_phv_ref p, uint64_t divisor,
+		    struct shape s)
+{
+	FPISA_EACH(i) {
+		struct fpisa_lane l = {.e = e->e[i]};
+
+		if (s.limbs == FPISA_LIMBS64)
+			fpisa_exact64_average(&l, limbs, (uint32_t)i, divisor, s.f, fpisa_exact64_top);
+		else
+			fpisa_exact_average(&l, fpisa_limbs_of(limbs, i, s.limbs), divisor, s.f, fpisa_exact_mau5);
+		p.e[i] = (uint16_t)l.e;
+		fpisa_put_man(p.m, i, s.f, l.m);
+		p.d[i] = (uint16_t)(l.sign << 15);
+	}
+}
+
 /* Run MAU5..8 for any operation. */
 static uint32_t read_staged(const struct fpisa_final *fin, void *out, struct fpisa_soft_registers r, uint32_t blocks,
 			    struct shape s, enum fpisa_rounding rounding, enum fpisa_clz clz)
@@ -160,6 +177,10 @@ static uint32_t read_staged(const struct fpisa_final *fin, void *out, struct fpi
 	struct phv p;
 
 	EACH_BLOCK {
+		if (multiplied && fpisa_divides_wide(fin)) {
+			average(&r.e[b], MANTISSAS, PHV, fin->divisor, s);
+			continue;
+		}
 		if (encoded)
 			fpisa_stage5_encoded(MANTISSAS, PHV, s.f);
 		else if (s.limbs == FPISA_LIMBS64)

@@ -253,7 +253,7 @@ static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p,
 static enum fpisa_verdict complete(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, int resend)
 {
 	const struct fpisa_partials *x = partials_of(s, slot);
-	enum fpisa_verdict lost = x && !resend ? fpisa_round_lost(slot, x) : (enum fpisa_verdict)0;
+	enum fpisa_verdict lost = x && !resend ? fpisa_round_lost(x) : (enum fpisa_verdict)0;
 
 	if (lost) {
 		fpisa_break(&s->session, slot->generation, lost);

@@ -107,17 +107,19 @@ static int choose_form(struct fpisa_query *q)
 {
 	const struct fpisa_query_worker *w = &q->worker[0];
 	char first[COLUMN_TEXT], other[COLUMN_TEXT];
+	uint32_t lowest = w->is.values;
 
 	q->form = 0;
 	for (uint32_t i = 0; i < w->is.values; i++) {
 		if (fpisa_query_is_counted(q, i))
 			continue;
+		lowest = lowest < i ? lowest : i;
 		q->form = fpisa_form_of_both(q->form, fpisa_column_form(fpisa_query_value(w, i)));
 		if (!q->form && q->numbered && fpisa_query_is_direct(q))
 			q->form = FPISA_FORM_INT128;
 		if (q->form)
 			continue;
-		describe_column(fpisa_query_value(w, 0), first);
+		describe_column(fpisa_query_value(w, lowest), first);
 		describe_column(fpisa_query_value(w, i), other);
 		return fpisa_fail(-EINVAL,
 				  "an aggregator cannot aggregate columns %s and %s in one query; use --prune workers, "
