@@ -47,11 +47,13 @@ static void fill_manager(struct input *in, struct fpisa_manager_message *m)
 	uint8_t a = input_byte(in);
 
 	switch (m->type) {
-	case FPISA_MANAGER_PENDING:
 	case FPISA_MANAGER_JOINED:
+		m->joined.group = m->joined.secret = 1;
+		m->joined.home[a % FPISA_MAX_WORKERS] = a % (FPISA_MAX_SHARDS + 1);
+		break;
+	case FPISA_MANAGER_PENDING:
 	case FPISA_MANAGER_GONE:
-		m->members.ranks[0] = m->type == FPISA_MANAGER_JOINED ? 0 : 1 + a;
-		m->members.group = m->members.secret = m->type == FPISA_MANAGER_JOINED;
+		m->members.ranks[0] = 1 + a;
 		m->members.cause = m->type == FPISA_MANAGER_GONE;
 		break;
 	case FPISA_MANAGER_REFUSED:

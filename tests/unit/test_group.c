@@ -48,8 +48,15 @@ static void say_members(struct manager *m, enum fpisa_manager_type type, uint64_
 	struct fpisa_manager_message out = fpisa_manager_message(type);
 
 	out.members.ranks[0] = ranks;
-	out.members.group = out.members.secret = type == FPISA_MANAGER_JOINED ? 5 : 0;
 	out.members.cause = type == FPISA_MANAGER_GONE ? FPISA_MANAGER_CLOSED : 0;
+	say(m, &out);
+}
+
+static void say_joined(struct manager *m)
+{
+	struct fpisa_manager_message out = fpisa_manager_message(FPISA_MANAGER_JOINED);
+
+	out.joined = (struct fpisa_manager_joined){.group = 5, .secret = 5};
 	say(m, &out);
 }
 
@@ -71,7 +78,7 @@ static void take_join(struct manager *m)
 		say_members(m, FPISA_MANAGER_PENDING, 1);
 	if (m->trouble == REFUSES_RANK || m->trouble == SAYS_NOTHING || m->trouble == WAITS_FOR_RANK)
 		return;
-	say_members(m, FPISA_MANAGER_JOINED, 0);
+	say_joined(m);
 }
 
 static void say_bind(struct manager *m, uint32_t index, uint16_t port)
@@ -144,7 +151,7 @@ static int take(struct manager *m, const struct fpisa_manager_message *in)
 		return m->trouble == RESTARTS;
 	case FPISA_MANAGER_RETURN:
 		m->returned = in->join;
-		say_members(m, FPISA_MANAGER_JOINED, 0);
+		say_joined(m);
 		return 0;
 	case FPISA_MANAGER_ASK:
 		take_ask(m, &in->ask);

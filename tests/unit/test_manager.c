@@ -61,8 +61,7 @@ static struct fpisa_manager_message good(enum fpisa_manager_type type)
 			.job = 63, .token = 1, .spec = whole_spec, .leaf = 3, .rank = {0, 7, 4095}};
 		break;
 	case FPISA_MANAGER_JOINED:
-		m.members.group = 7;
-		m.members.secret = 8;
+		m.joined = (struct fpisa_manager_joined){.group = 7, .secret = 8, .home = {1, 0, 16}};
 		break;
 	case FPISA_MANAGER_PENDING:
 		m.members.ranks[0] = 1;
@@ -309,12 +308,14 @@ static void bounds(void **state)
 	WRONG(JOB, job.leaf, 4);
 	WRONG(JOB, job.rank[1], 0); /* the ranks do not ascend */
 	WRONG(JOB, job.rank[2], 4096);
-	WRONG(PENDING, members.group, 1);
+	WRONG(PENDING, members.zero[0], 1);
+	WRONG(GONE, members.zero[1], 1);
 	WRONG(PENDING, members.cause, 1);
 	WRONG(PENDING, members.first, 64);
 	WRONG(PENDING, members.first, 4096);
-	WRONG(JOINED, members.first, 1024);
-	WRONG(JOINED, members.ranks[15], 1);
+	WRONG(JOINED, joined.group, 0);
+	WRONG(JOINED, joined.secret, 0);
+	WRONG(JOINED, joined.home[63], 17);
 	WRONG(GONE, members.cause, 6);
 	WRONG(LEAVE, body[8], 1);
 	WRONG(LEFT, left.first, 64);

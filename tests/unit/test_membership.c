@@ -654,6 +654,47 @@ static void elements_that_are_given(void **state)
 	assert_int_equal(last(&w->of[0])->refusal.reason, FPISA_MANAGER_R_job);
 }
 
+/* Check the homes of a group's ranks in JOINED of each rank. */
+static void check_homes(struct world *w, uint32_t size, const uint8_t *home)
+{
+	for (uint32_t r = 0; r < size; r++) {
+		const struct fpisa_manager_message *m = last(&w->of[r]);
+
+		assert_int_equal(m->type, FPISA_MANAGER_JOINED);
+		for (uint32_t k = 0; k < FPISA_MAX_WORKERS; k++)
+			assert_int_equal(m->joined.home[k], k < size ? home[k] : 0);
+	}
+}
+
+/* A rank learns which aggregator of the list is on the host of each rank. */
+static void homes_of_ranks(void **state)
+{
+	static const uint32_t host[] = {3, 2, 4, 3};
+	struct world *w = world_with_aggregators(0);
+
+	(void)state;
+	/* The manager's datapath is on no rank's host. */
+	register_at(w, AGG, 3, "aggs", 10000, FPISA_VERSION);
+	register_at(w, AGG + 1, 2, "aggs", 10000, FPISA_VERSION);
+	for (uint32_t r = 0; r < 4; r++)
+		join(w, call(w, (int)r, host[r], "key"), "train", r, 4);
+	check_homes(w, 4, (const uint8_t[]){2, 3, 0, 2});
+	/* Rank 0 of the next group is on the host of the manager's datapath. */
+	w = world_with_aggregators(0);
+	register_at(w, AGG, 2, "aggs", 10000, FPISA_VERSION);
+	for (uint32_t r = 0; r < 2; r++) {
+		struct told *t = call(w, (int)r, 1 + r, "key");
+
+		t->caller.here = r == 0;
+		join(w, t, "train", r, 2);
+	}
+	check_homes(w, 2, (const uint8_t[]){1, 2});
+	/* With a single aggregator, ranks do not have homes. */
+	w = world_with_aggregators(0);
+	gather(w, 0, 2, "train", "key");
+	check_homes(w, 2, (const uint8_t[]){0, 0});
+}
+
 static void weights_follow_rates_and_hosts(void **state)
 {
 	struct world *w = world_with_aggregators(1);
@@ -1856,8 +1897,8 @@ static void come_back(struct world *w, struct told *t, uint32_t host, const stru
 	strcpy(msg.join.name, name);
 	msg.join.rank = rank;
 	msg.join.size = size;
-	msg.join.group = kept.members.group;
-	msg.join.secret = kept.members.secret;
+	msg.join.group = kept.joined.group;
+	msg.join.secret = kept.joined.secret;
 	say(w, t, &msg);
 }
 
@@ -1878,7 +1919,7 @@ static void a_manager_is_restarted(void **state)
 	for (int r = 0; r < 2; r++) {
 		come_back(w, &w->of[r], 1 + (uint32_t)r, &joined, (uint32_t)r, 3, "train");
 		assert_last(&w->of[r], FPISA_MANAGER_JOINED);
-		assert_true(last(&w->of[r])->members.group == joined.members.group);
+		assert_true(last(&w->of[r])->joined.group == joined.joined.group);
 	}
 	/* Rank 1 asks again for the messages that it missed. */
 	ask(w, &w->of[1], 0, 1, 0);
@@ -1888,10 +1929,10 @@ static void a_manager_is_restarted(void **state)
 	assert_int_equal(last(&w->of[1])->job.token, token);
 	assert_int_equal(w->making, 0);
 	/* Try a wrong secret, then another address. */
-	joined.members.secret++;
+	joined.joined.secret++;
 	come_back(w, &w->of[5], 3, &joined, 2, 3, "train");
 	assert_refused(&w->of[5], FPISA_MANAGER_R_unknown, "the group no longer exists");
-	joined.members.secret--;
+	joined.joined.secret--;
 	come_back(w, &w->of[5], 4, &joined, 2, 3, "train");
 	assert_refused(&w->of[5], FPISA_MANAGER_R_unknown, "the group no longer exists");
 	w->m.now_ms = 10000;
@@ -2360,6 +2401,7 @@ int main(void)
 		cmocka_unit_test(elements_of_the_smallest),
 		cmocka_unit_test(elements_that_are_given),
 		cmocka_unit_test(weights_follow_rates_and_hosts),
+		cmocka_unit_test(homes_of_ranks),
 		cmocka_unit_test(the_only_one_is_another),
 		cmocka_unit_test(groups_of_both_families),
 		cmocka_unit_test(two_addresses_of_an_aggregator),

@@ -182,14 +182,15 @@ static int divide(const struct fpisa *f, struct fpisa_call *c, const size_t *cou
 	return rc ? rc : fpisa_call_divide(c, counts, f->hello.workers, f->hello.rank, parts);
 }
 
-/* Give the request its own copy of its parts. */
+/* Give the request its own copy of its parts, and memory for the order of its chunks. */
 static int keep_parts(struct fpisa_request *r, const struct fpisa_parts *parts)
 {
 	r->parts = NULL;
 	if (!parts)
 		return 0;
 	r->parts = malloc(sizeof(*parts));
-	if (!r->parts)
+	r->spread = r->f->layout.homes ? malloc(sizeof(*r->spread)) : NULL;
+	if (!r->parts || (r->f->layout.homes && !r->spread))
 		return fpisa_fail(-ENOMEM, "not enough memory for a request; " FPISA_MORE_MEMORY);
 	*r->parts = *parts;
 	return 0;

@@ -198,7 +198,14 @@ static int make_handle(struct fpisa_group *g, struct fpisa_link_job *j)
 	for (uint32_t i = 0; i < g->link.shards; i++)
 		weight[i] = g->link.aggregator[i].weight;
 	rc = fpisa_hold_open(&f, fpisa_address_text(&manager, peer),
-			     &(struct fpisa_hold){g->link.join.rank, j->asked.format, mode, elements, shards, weight},
+			     &(struct fpisa_hold){.rank = g->link.join.rank,
+						  .type = j->asked.format,
+						  .mode = mode,
+						  .elements = elements,
+						  .shards = shards,
+						  .weight = weight,
+						  .home = g->link.home,
+						  .ranks = shards > 1 ? g->link.join.size : 0},
 			     &o, g->engine);
 
 	if (rc)

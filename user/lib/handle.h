@@ -164,12 +164,10 @@ static inline struct fpisa_shard *fpisa_shard_of(struct fpisa_shard *s, const st
 	return s;
 }
 
-/* Return whether this chunk of the handle has its result. */
-static inline int fpisa_has_result(const struct fpisa *f, uint64_t chunk)
+/* Return the place of the shard's chunk `own`, which is a chunk of this request, among the chunks of the request. */
+static inline uint64_t fpisa_position(const struct fpisa_shard *s, const struct fpisa_request *r, uint64_t own)
 {
-	uint32_t shard = fpisa_layout_owner(&f->layout, chunk);
-
-	return fpisa_window_passed(&f->shard[shard].window, fpisa_layout_own(&f->layout, shard, chunk));
+	return r->spread ? fpisa_spread_position(r->spread, s->index, own) : fpisa_chunk_of(s, own) - r->first;
 }
 
 /*

@@ -21,6 +21,8 @@ struct fpisa_hold {
 	uint32_t elements; /* lower bound of the elements of a chunk */
 	uint32_t shards;   /* number of aggregators */
 	const uint32_t *weight;
+	const uint8_t *home; /* aggregator on the host of each rank of the group, as in fpisa_layout */
+	uint32_t ranks;	     /* number of elements of `home` */
 };
 
 /*

@@ -83,6 +83,16 @@ int fpisa_layout_init(struct fpisa_layout *l, uint32_t shards, const uint32_t *w
 	return 0;
 }
 
+void fpisa_layout_set_homes(struct fpisa_layout *l, const uint8_t *home, uint32_t ranks)
+{
+	for (uint32_t r = 0; r < ranks; r++) {
+		l->home[r] = home[r];
+		l->homes |= home[r] != 0;
+	}
+	for (uint32_t r = 0; l->homes && r < ranks; r++)
+		l->digest = fpisa_digest_word(l->digest, home[r]);
+}
+
 void fpisa_layout_free(struct fpisa_layout *l)
 {
 	free(l->place);

@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 #include "base/shards.h"
+#include "fpisa/wire.h"
 
 struct fpisa_layout {
 	uint32_t shards;
@@ -19,6 +20,9 @@ struct fpisa_layout {
 	uint16_t *place;  /* places of a period's chunks, in the order of the aggregators; NULL: one aggregator */
 	uint16_t *before; /* [shard][0..period]: number of the shard's chunks before this place */
 	uint8_t *owner;	  /* shard of each place */
+	/* the aggregator on the host of each rank, from 1; 0: none. Reduce-scatters use it (spread.h). */
+	uint8_t home[FPISA_MAX_WORKERS];
+	int homes; /* some rank has an aggregator on its host */
 };
 
 /*
@@ -27,6 +31,9 @@ struct fpisa_layout {
  */
 int fpisa_layout_init(struct fpisa_layout *l, uint32_t shards, const uint32_t *weight);
 void fpisa_layout_free(struct fpisa_layout *l);
+
+/* Set the homes of `ranks` ranks, which become part of the digest if there are any. */
+void fpisa_layout_set_homes(struct fpisa_layout *l, const uint8_t *home, uint32_t ranks);
 
 /* Return the number of the shard's chunk `own` among all chunks. */
 uint64_t fpisa_layout_chunk(const struct fpisa_layout *l, uint32_t shard, uint64_t own);

@@ -76,7 +76,8 @@ struct fpisa_link {
 	struct fpisa_ranks gone;    /* dead ranks of a death that is not completely known yet */
 	uint32_t shards;	    /* number of aggregators of the group; 0: a single aggregator, which BIND names */
 	struct fpisa_aggregator aggregator[FPISA_MAX_SHARDS];
-	int error; /* error of the group */
+	uint8_t home[FPISA_MAX_WORKERS]; /* aggregator on the host of each rank, from 1; 0: none */
+	int error;			 /* error of the group */
 	struct fpisa_ranks missing;
 	char sentence[FPISA_MESSAGE_SIZE];
 	struct fpisa_ranks left;	    /* ranks that have left */

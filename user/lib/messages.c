@@ -179,8 +179,11 @@ static void take_pending(struct fpisa_link *l, const struct fpisa_manager_member
 	memcpy(&l->pending.word[m->first / 64], m->ranks, sizeof(m->ranks));
 }
 
-static void take_joined(struct fpisa_link *l, const struct fpisa_manager_members *m)
+/* The answer to RETURN does not change the homes, which the calls in progress use. */
+static void take_joined(struct fpisa_link *l, const struct fpisa_manager_joined *m)
 {
+	for (uint32_t r = 0; !l->joined && r < FPISA_MAX_WORKERS; r++)
+		l->home[r] = m->home[r] <= l->shards ? m->home[r] : 0;
 	l->joined = 1;
 	l->join.group = m->group;
 	l->join.secret = m->secret;
@@ -199,7 +202,7 @@ void fpisa_link_hear(struct fpisa_link *l, const struct fpisa_manager_message *m
 		take_aggregators(l, &m->list);
 		break;
 	case FPISA_MANAGER_JOINED:
-		take_joined(l, &m->members);
+		take_joined(l, &m->joined);
 		break;
 	case FPISA_MANAGER_JOB:
 		take_job(l, &m->job);

@@ -171,8 +171,8 @@ static void unanswered_chunk(const struct fpisa_shard *s, const struct fpisa_win
 	fpisa_fail(-ETIMEDOUT,
 		   "%s: job %u: the aggregator did not answer for chunk %llu of call %u in %llu ms; its last answer for "
 		   "another chunk came %llu ms ago; check the route to it; there, check fpisa status%s",
-		   s->peer, s->job, (unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first),
-		   slot->req->call, (unsigned long long)(slot->req->timeout_ns / 1000000),
+		   s->peer, s->job, (unsigned long long)fpisa_position(s, slot->req, slot->chunk), slot->req->call,
+		   (unsigned long long)(slot->req->timeout_ns / 1000000),
 		   (unsigned long long)((f->clock.ns - s->heard_ns) / 1000000), path);
 }
 
@@ -188,14 +188,14 @@ static int timed_out(struct fpisa *f)
 		fpisa_fail(-ETIMEDOUT,
 			   "%s: job %u: other leaves of the tree sent nothing for chunk %llu of call %u in %u ms; "
 			   "on the aggregator's parent, see fpisa job show",
-			   s->peer, s->job, (unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first),
+			   s->peer, s->job, (unsigned long long)fpisa_position(s, slot->req, slot->chunk),
 			   slot->req->call, (unsigned int)(f->timeout_ns / 1000000));
 	else if (fpisa_ranks_any(&f->missing))
 		fpisa_fail(
 			-ETIMEDOUT,
 			"%s: job %u: %s sent nothing for chunk %llu of call %u in %u ms; check that all ranks run and make the same calls",
 			s->peer, s->job, fpisa_rank_names(names, sizeof(names), &f->missing),
-			(unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first), slot->req->call,
+			(unsigned long long)fpisa_position(s, slot->req, slot->chunk), slot->req->call,
 			(unsigned int)(slot->req->timeout_ns / 1000000));
 	else
 		unanswered_chunk(s, slot);

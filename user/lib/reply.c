@@ -134,7 +134,7 @@ static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, co
 {
 	struct fpisa *f = s->f;
 	struct fpisa_request *r = slot->req;
-	uint64_t offset = (fpisa_chunk_of(s, slot->chunk) - r->first) * f->hello.elements;
+	uint64_t offset = fpisa_position(s, r, slot->chunk) * f->hello.elements;
 	uint32_t n = fpisa_request_elements(r, offset);
 	const char *values = (const char *)(h + 1);
 	struct fpisa_answer answer;
@@ -206,7 +206,7 @@ static void name_call(const struct fpisa_request *r, char *text, size_t size)
 static int take_error(const struct fpisa_shard *s, const struct fpisa_window_slot *slot, const struct fpisa_hdr *h)
 {
 	struct fpisa *f = s->f;
-	unsigned long long chunk = fpisa_chunk_of(s, slot->chunk) - slot->req->first;
+	unsigned long long chunk = fpisa_position(s, slot->req, slot->chunk);
 	char call[64];
 	int error = -EPROTO;
 

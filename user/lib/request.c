@@ -32,6 +32,17 @@ int fpisa_request_reserve(struct fpisa_request *r)
 	return fpisa_unclean_new(&r->unclean, r->recv, r->part.end - r->part.first, f->hello.elements, f->format);
 }
 
+/* Give each chunk of a reduce-scatter to the aggregator on the host of the rank that keeps its first element. */
+static void spread(struct fpisa_request *r)
+{
+	const uint32_t elements = r->f->hello.elements, ranks = r->f->hello.workers;
+	uint64_t end[FPISA_MAX_WORKERS];
+
+	for (uint32_t k = 0; k < ranks; k++)
+		end[k] = (r->parts->end[k] + elements - 1) / elements;
+	fpisa_spread_init(r->spread, &r->f->layout, r->first, end, ranks);
+}
+
 void fpisa_request_place(struct fpisa_request *r)
 {
 	struct fpisa *f = r->f;
@@ -46,6 +57,8 @@ void fpisa_request_place(struct fpisa_request *r)
 	r->digest = fpisa_digest(f->digest, FPISA_CALL_ALLREDUCE, f->hello.format, r->op, r->operand, r->count, r->tag);
 	f->digest = r->digest;
 	f->end += r->chunks;
+	if (r->spread)
+		spread(r);
 	FPISA_EACH_SHARD(s, f)
 		fpisa_window_start(&s->window, r);
 }
@@ -60,6 +73,7 @@ void fpisa_request_free(struct fpisa_request *r)
 		f->unfinished_barrier = r->number;
 	free(r->kept);
 	free(r->parts);
+	free(r->spread);
 	fpisa_unclean_free(r->unclean);
 	free(r);
 }
@@ -191,9 +205,12 @@ static void restore(struct fpisa_request *r)
 	const struct fpisa *f = r->f;
 
 	for (uint64_t i = 0; i < r->chunks; i++) {
-		const struct fpisa_part p = kept_part(r, i * f->hello.elements);
+		const uint32_t shard = fpisa_layout_owner(&f->layout, r->first + i);
+		const uint64_t own = fpisa_layout_own(&f->layout, shard, r->first + i),
+			       offset = fpisa_position(&f->shard[shard], r, own) * f->hello.elements;
+		const struct fpisa_part p = kept_part(r, offset);
 
-		if (p.first < p.end && fpisa_has_result(f, r->first + i))
+		if (p.first < p.end && fpisa_window_passed(&f->shard[shard].window, own))
 			copy_part(r, r->recv, r->kept, p);
 	}
 	free(r->kept);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 #include "fpisa/ranks.h"
+#include "spread.h"
 
 struct fpisa;
 
@@ -32,7 +33,9 @@ struct fpisa_request {
 	struct fpisa_unclean *unclean; /* chunks of an array in place that results have changed; NULL: not tracked */
 	struct fpisa_part part;	       /* elements that this rank keeps, which are all except in a reduce-scatter */
 	struct fpisa_parts *parts;     /* parts of a reduce-scatter; NULL: all ranks keep all elements */
-	uint64_t count;		       /* number of elements of the call's vector, and of `send` */
+	/* order of a reduce-scatter's chunks; NULL: the chunks have their numbers in the order of the call */
+	struct fpisa_spread *spread;
+	uint64_t count; /* number of elements of the call's vector, and of `send` */
 	/* bytes of the elements without scales; up to 3 fewer in a broadcast, whose last element may be incomplete */
 	uint64_t bytes;
 	uint64_t first; /* first chunk; the request has chunks first .. first + chunks - 1 */

@@ -34,7 +34,7 @@ static void compose(const struct fpisa_shard *s, struct fpisa_window_slot *slot,
 	static const char zeros[FPISA_MAX_PAYLOAD];
 	const struct fpisa *f = s->f;
 	const struct fpisa_request *r = slot->req;
-	uint64_t offset = (fpisa_chunk_of(s, slot->chunk) - r->first) * f->hello.elements;
+	uint64_t offset = fpisa_position(s, r, slot->chunk) * f->hello.elements;
 	uint32_t bytes = f->format.bytes, block = FPISA_BLOCK * bytes;
 	const char *values = r->send ? r->send + offset * bytes : zeros;
 	uint32_t n = fpisa_request_elements(r, offset), size = fpisa_request_bytes(r, offset);

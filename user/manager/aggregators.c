@@ -305,6 +305,7 @@ struct candidates {
 	struct shares_host shares[1 + AGGREGATORS];
 	struct leaves_host leaves[1 + AGGREGATORS];
 	int rack[1 + AGGREGATORS];
+	__u64 here[1 + AGGREGATORS];  /* those of the first 64 ranks that are on its host */
 	struct fpisa_ranks colocated; /* ranks whose hosts are aggregators */
 };
 
@@ -339,6 +340,7 @@ static void add_candidate(const struct manager *m, const struct manager_group *g
 		return;
 	c->at[c->n] = *at;
 	c->rack[c->n] = rack;
+	c->here[c->n] = here->word[0];
 	c->colocated = fpisa_ranks_or(&c->colocated, here);
 	c->shares[c->n] = (struct shares_host){.bits = rate, .colocated = colocated};
 	c->leaves[c->n++] = (struct leaves_host){.bits = rate,
@@ -537,18 +539,50 @@ static bool choose_tree(struct manager *m, struct manager_group *g, const struct
 	return false;
 }
 
+/* Return the place of the aggregator with the fewest homes for its weight, of those on the host of the rank; -1: none. */
+static int home_of(const struct manager_group *g, __u32 rank, const __u64 *here, const __u32 *homes)
+{
+	const struct fpisa_manager_aggregator *a = g->record.aggregator;
+	int best = -1;
+
+	for (int i = 0; i < (int)g->record.aggregators; i++)
+		if (here[i] >> rank & 1 && (best < 0 || homes[i] * a[best].weight < homes[best] * a[i].weight))
+			best = i;
+	return best;
+}
+
+/* Give each rank a home, if there is an aggregator on its host. here[i] are the ranks on the host of aggregator i. */
+static void choose_homes(struct manager_group *g, const __u64 *here)
+{
+	__u32 homes[FPISA_MAX_SHARDS] = {0};
+
+	for (__u32 r = 0; r < g->record.size && g->record.aggregators > 1; r++) {
+		const int i = home_of(g, r, here, homes);
+
+		if (i < 0)
+			continue;
+		homes[i]++;
+		g->home[r] = (__u8)(i + 1);
+	}
+}
+
 /* Choose the aggregators that share each vector. */
 static void choose_shares(struct manager *m, struct manager_group *g, struct candidates *c)
 {
+	__u64 here[FPISA_MAX_SHARDS];
 	struct shares s;
 	double bits;
 	bool known;
 
 	bits = fill_rates(g, c->shares, c->n, &known);
 	s = solve(g->record.size, bits, c->shares, c->n);
-	for (__u32 i = 0; i < c->n; i++)
-		if (c->shares[i].weight)
-			take_candidate(m, g, c, i, c->shares[i].weight);
+	for (__u32 i = 0; i < c->n; i++) {
+		if (!c->shares[i].weight)
+			continue;
+		here[g->record.aggregators] = c->here[i];
+		take_candidate(m, g, c, i, c->shares[i].weight);
+	}
+	choose_homes(g, here);
 	if (known)
 		say_bound(m, g, c, &s, bits);
 	for (__u32 r = 0; r < g->record.size && g->record.aggregators > 1; r++)
@@ -574,6 +608,7 @@ void manager_choose(struct manager *m, struct manager_group *g)
 	g->record.aggregators = 0;
 	memset(g->record.aggregator, 0, sizeof(g->record.aggregator));
 	memset(g->record.rack, 0, sizeof(g->record.rack));
+	memset(g->home, 0, sizeof(g->home));
 	if (!choose_tree(m, g, &c) && !g->over.reason)
 		choose_shares(m, g, &c);
 }

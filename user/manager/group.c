@@ -82,7 +82,8 @@ static struct fpisa_manager_message joined_message(const struct manager_group *g
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_JOINED);
 
-	msg.members = (struct fpisa_manager_members){.group = g->record.id, .secret = g->record.secret};
+	msg.joined = (struct fpisa_manager_joined){.group = g->record.id, .secret = g->record.secret};
+	memcpy(msg.joined.home, g->home, sizeof(g->home));
 	return msg;
 }
 

@@ -106,6 +106,7 @@ struct manager_group {
 	__u64 back_ms;		    /* deadline of aggregators after a restart; 0: the group does not wait */
 	/* aggregators that have not yet confirmed, after the restart, that they hold the jobs */
 	bool unheld[GROUP_AGGREGATORS];
+	__u8 home[FPISA_MAX_WORKERS]; /* as in fpisa_manager_joined; all 0 after a restart */
 	/*
 	 * The ranks and the record of a large group learn of some changes later, in manager_tick(). Otherwise the number of
 	 * messages would grow with the square of the number of ranks.

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Four hosts work without another machine. Each host runs `fpisa serve` with the same file, and has a rank of each group."""
+import errno
 import json
 import os
 import re
+import signal
 
 import pytest
 from aggregators import Switched, check_shares, pins
@@ -65,8 +67,10 @@ class Hosts(Switched):
     def chunks(self):
         return [sum(self.counters(job, self.pin(i)).get("v_result", 0) for job in range(2)) for i in range(HOSTS)]
 
-    def received(self):
-        return [json.loads(w.run("ip", "-j", "-s", "link", "show", "eth0"))[0]["stats64"]["rx"]["bytes"] for w in self.worker]
+    def traffic(self):
+        """Return the bytes that each host has received, and has sent, through eth0."""
+        links = [json.loads(w.run("ip", "-j", "-s", "link", "show", "eth0"))[0]["stats64"] for w in self.worker]
+        return [link[way]["bytes"] for link in links for way in ("rx", "tx")]
 
     def registered(self):
         return {a["address"] for a in self.json("status")["manager"]["aggregators"] if not a["gone"]}
@@ -123,25 +127,78 @@ def test_four_hosts(hosts):
         assert not [f for (subject, _), f in bad(found).items() if subject == "manager"], found
 
 
-def test_reduce_scatter(hosts):
-    """Results without payload leave in generic mode too. A host receives the same contributions as in an all-reduce, and a quarter of the
-    results."""
+LONG = 4 * COUNT  # values of a long reduce-scatter
+HEADERS = 14 + 20 + 8 + 76  # bytes of a frame before its payload, over IPv4
+
+
+def serve_all(hosts, but=()):
+    """Start fpisa serve on all hosts except those in `but`."""
     for i in range(HOSTS):
-        assert hosts.serve(i).startswith("loaded on eth0 and lo")
-    wait_until("all aggregators", lambda: len(hosts.registered()) == HOSTS - 1)
-    steps = [SUM, {"parts": COUNT}, SUM]
-    ranks = hosts.start({"sum": "float32"}, *(s for i, step in enumerate(steps) for s in ({"until": f"{hosts.folder}/{i}"}, step)))
+        if i not in but:
+            assert hosts.serve(i).startswith("loaded on eth0 and lo")
+    wait_until("all aggregators", lambda: len(hosts.registered()) == HOSTS - 1 - len(but))
+
+
+def measure(hosts, times):
+    """Make reduce-scatters one by one. Return the bytes that each host received and sent in each, in which no value was wrong."""
+    ranks = hosts.start({"sum": "float32"}, *(s for i in range(times) for s in ({"until": f"{hosts.folder}/{i}"}, {"parts": LONG})))
     assert [rank.line()["rc"] for rank in ranks] == [0] * HOSTS
-    came = []
-    for i in range(len(steps)):
-        before = hosts.received()
+    measured = []
+    for i in range(times):
+        before = hosts.traffic()
         open(f"{hosts.folder}/{i}", "w").close()
         answers = [rank.line() for rank in ranks]
-        assert all(a["rc"] == 0 and not a.get("wrong") for a in answers), answers
-        came.append([b - a for a, b in zip(before, hosts.received())])
-    for whole, part in zip(came[2], came[1]):
-        print(f"a host received {whole} bytes in an all-reduce, {part} in a reduce-scatter")
-        assert part < 0.8 * whole, came
+        assert all(a["rc"] == 0 and a["wrong"] == 0 for a in answers), answers
+        measured.append([b - a for a, b in zip(before, hosts.traffic())])
+    return measured
+
+
+def test_reduce_scatter(hosts):
+    """The aggregator on a rank's host adds the rank's part, so no result crosses a link. In each direction, a link carries the contributions
+    of a ring, (N-1)/N of the vector, and headers. A frame that is sent again counts too, so the best of three calls counts."""
+    serve_all(hosts)
+    headers, chunks = HEADERS + 20 * hosts.ipv6, LONG / 256
+    own = (HOSTS - 1) / HOSTS
+    ring = own * (4 * LONG + 2 * headers * chunks)  # a header for each contribution, and for each result without payload
+    measured = measure(hosts, 3)
+    for call in measured:
+        print("a host received or sent", ", ".join(f"{x / (4 * LONG):.3f}" for x in call), f"of the vector; {ring / 4 / LONG:.3f} expected")
+    assert min(max(call) for call in measured) < 1.02 * ring + 20000, (measured, ring)
+
+
+def test_reduce_scatter_without_an_aggregator(hosts):
+    """A rank without an aggregator on its host gets its part from the other hosts, and the other ranks' parts do not cross a link."""
+    serve_all(hosts, but=(3,))
+    headers, chunks, share = HEADERS + 20 * hosts.ipv6, LONG / 256, LONG / 3
+    measured = measure(hosts, 3)
+    came = [min(call[2 * i] for call in measured) for i in range(HOSTS)]
+    print("the hosts received", ", ".join(f"{x / (4 * LONG):.3f}" for x in came), "of the vector")
+    for x in came[:3]:
+        assert x < 1.02 * (4 * 3 * share + headers * (3 * share / 256 + chunks)) + 20000, (came, measured)
+    assert came[3] < 1.02 * (4 * LONG / HOSTS + headers * chunks) + 20000, (came, measured)
+
+
+def test_lossy_reduce_scatter(hosts):
+    """Results with and without payload are lost, and arrive later."""
+    serve_all(hosts)
+    for host in hosts.worker:
+        host.run("nft", "add table inet loss; add chain inet loss input { type filter hook input priority 0; }; "
+                 "add rule inet loss input udp sport 18000 numgen random mod 100 < 5 drop")
+    for rank in hosts.start({"parts": LONG, "times": 3}):
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["wrong"] == 0 and answer["calls"] == 3, answer
+    assert sum(hosts.counters(job, hosts.pin(i)).get("v_resent", 0) for i in range(HOSTS) for job in range(2)) > 20
+
+
+def test_dead_rank_of_a_reduce_scatter(hosts):
+    """When a rank dies, the reduce-scatters of the others end with an error that names it."""
+    serve_all(hosts)
+    ranks = hosts.start({"parts": LONG, "times": 10**6})
+    wait_until("some results", lambda: sum(hosts.chunks()) > 100)
+    ranks[2].kill(signal.SIGKILL)
+    for rank in ranks[:2] + ranks[3:]:
+        answer = rank.line()
+        assert answer["rc"] == -errno.ECONNRESET and "rank 2" in answer["error"], answer
 
 
 def test_unit(hosts):

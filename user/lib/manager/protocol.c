@@ -33,8 +33,9 @@ static size_t used(enum fpisa_manager_type type)
 		return sizeof(struct fpisa_manager_bind);
 	case FPISA_MANAGER_JOB:
 		return sizeof(struct fpisa_manager_job);
-	case FPISA_MANAGER_PENDING:
 	case FPISA_MANAGER_JOINED:
+		return sizeof(struct fpisa_manager_joined);
+	case FPISA_MANAGER_PENDING:
 	case FPISA_MANAGER_GONE:
 		return sizeof(struct fpisa_manager_members);
 	case FPISA_MANAGER_LEAVE:
@@ -109,12 +110,16 @@ static int part_valid(__u32 first)
 
 static int members_valid(const struct fpisa_manager_members *m, enum fpisa_manager_type type)
 {
-	static const __u64 none[FPISA_MANAGER_PART / 64];
-	int joined = type == FPISA_MANAGER_JOINED, gone = type == FPISA_MANAGER_GONE;
+	return !m->zero[0] && !m->zero[1] && (type == FPISA_MANAGER_GONE || !m->cause) &&
+	       m->cause < FPISA_MANAGER_CAUSE_END && part_valid(m->first);
+}
 
-	return joined == !!m->group && joined == !!m->secret && (gone || !m->cause) &&
-	       m->cause < FPISA_MANAGER_CAUSE_END && part_valid(m->first) &&
-	       (!joined || (!m->first && !memcmp(m->ranks, none, sizeof(none))));
+static int joined_valid(const struct fpisa_manager_joined *m)
+{
+	for (__u32 r = 0; r < FPISA_MAX_WORKERS; r++)
+		if (m->home[r] > FPISA_MAX_SHARDS)
+			return 0;
+	return m->group && m->secret;
 }
 
 /* Return whether the text is not empty, and has no control characters for a terminal. */
@@ -251,8 +256,9 @@ static int body_valid(const struct fpisa_manager_message *m)
 		return bind_valid(&m->bind, m->type == FPISA_MANAGER_BOUND);
 	case FPISA_MANAGER_JOB:
 		return job_valid(&m->job);
-	case FPISA_MANAGER_PENDING:
 	case FPISA_MANAGER_JOINED:
+		return joined_valid(&m->joined);
+	case FPISA_MANAGER_PENDING:
 	case FPISA_MANAGER_GONE:
 		return members_valid(&m->members, (enum fpisa_manager_type)m->type);
 	case FPISA_MANAGER_LEFT:

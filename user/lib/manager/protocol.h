@@ -219,12 +219,21 @@ struct fpisa_manager_group_id {
 	__u64 group;
 };
 
+struct fpisa_manager_joined {
+	__u64 group, secret; /* values to send in RETURN */
+	/*
+	 * If the group has several aggregators: place in their list, from 1, of the aggregator on the host of each of its
+	 * ranks; 0: none. An answer to RETURN may have other places, which do not count.
+	 */
+	__u8 home[FPISA_MAX_WORKERS];
+};
+
 /* PENDING and GONE concern up to FPISA_MANAGER_PART ranks. Several such messages describe a larger group. */
 struct fpisa_manager_members {
-	__u64 group, secret; /* JOINED: values to send in RETURN; else 0 */
-	__u32 cause;	     /* GONE: enum fpisa_manager_cause, or 0 if more of the dead ranks follow; else 0 */
-	__u32 first;	     /* first rank of `ranks`, a multiple of FPISA_MANAGER_PART */
-	/* PENDING: those of the ranks that have joined; GONE: those of the dead ranks; JOINED: 0 */
+	__u64 zero[2];
+	__u32 cause; /* GONE: enum fpisa_manager_cause, or 0 if more of the dead ranks follow; else 0 */
+	__u32 first; /* first rank of `ranks`, a multiple of FPISA_MANAGER_PART */
+	/* PENDING: those of the ranks that have joined; GONE: those of the dead ranks */
 	__u64 ranks[FPISA_MANAGER_PART / 64];
 };
 
@@ -264,7 +273,8 @@ struct fpisa_manager_message {
 		struct fpisa_manager_ask ask;
 		struct fpisa_manager_bind bind; /* BIND, BOUND */
 		struct fpisa_manager_job job;
-		struct fpisa_manager_members members; /* PENDING, JOINED, GONE */
+		struct fpisa_manager_joined joined;
+		struct fpisa_manager_members members; /* PENDING, GONE */
 		struct fpisa_manager_leave leave;
 		struct fpisa_manager_left left;
 		struct fpisa_manager_refusal refusal; /* REFUSED, FAILED */
