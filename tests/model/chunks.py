@@ -18,13 +18,14 @@ SHRINK_TEXT = "rank %d is removed from the job"
 
 class Chunks:
     def __init__(self, rules, chunks, shrink=0, eager=0, ordered=True, accept_any=False,
-                 strict=False):
+                 strict=False, silent=0):
         """shrink: how many ranks may be removed. eager: bitmap of workers that ignore the self clock. ordered: distinguish states by the
         order of arrival. accept_any: workers compare the slot and version of a result, not its chunk. strict: require all properties even
-        if some workers ignore the self clock.
+        if some workers ignore the self clock. silent: bitmap of workers that send each contribution once, and never ask. If nothing else helps,
+        such a rank is removed.
         """
         self.rules, self.chunks, self.shrink = rules, chunks, shrink
-        self.eager, self.ordered, self.accept_any, self.strict = eager, ordered, accept_any, strict
+        self.eager, self.ordered, self.accept_any, self.strict, self.silent = eager, ordered, accept_any, strict, silent
         self.n, self.w = rules.workers, rules.window
         self.full = (1 << self.n) - 1
         self.all_chunks = (1 << chunks) - 1
@@ -38,7 +39,7 @@ class Chunks:
     def finished(self, s):
         live, received = s[0], s[1]
         return all(received[k] == self.all_chunks for k in range(self.n)
-                   if live >> k & 1 and not self.eager >> k & 1) or bool(self.eager)
+                   if live >> k & 1 and not (self.eager | self.silent) >> k & 1) or bool(self.eager)
 
     def steps(self, s):
         live, received, slots, results = s
@@ -66,7 +67,7 @@ class Chunks:
     def fair(self, s):
         live, received = s[0], s[1]
         for k in range(self.n):
-            if not live >> k & 1:
+            if not (live & ~self.silent) >> k & 1:
                 continue
             for c in range(self.chunks):
                 if received[k] >> c & 1 or not self.sent(k, c, received[k]):
@@ -74,12 +75,12 @@ class Chunks:
                 after = self.add(s, k, c, live, reply=True)
                 if after != s:
                     return after
-        return None
+        return (live & ~self.silent,) + s[1:] if live & self.silent else None
 
     def add(self, s, k, c, door, reply=False):
         """Deliver the ADD of worker k for chunk c. If `reply`, the answer arrives too."""
         live, received, slots, results = s
-        code, i, after = self.rules.frame(slots, k, c, GENERATION, (k, c), door, live, GENERATION)
+        code, i, after = self.rules.frame(slots, k, c, GENERATION, (k, c), door, live, GENERATION, *self.calls(k, c))
         label = ("add", k, c)
         if code < 0:
             if door == live and live >> k & 1 and not received[k] >> c & 1 and not self.eager:
@@ -97,13 +98,26 @@ class Chunks:
             self.check_result(c, result, results[c], live, label)
             if code & 0xff != RESEND:
                 self.check_lost(c, after, live, label)
-            if results[c] is None:
-                results = results[:c] + (result,) + results[c + 1:]
+            sent = self.copies(results[c], result, k, code, after[i])
+            if sent != results[c]:
+                results = results[:c] + (sent,) + results[c + 1:]
         if slots == after and results is s[3]:
             t = s
         else:
             t = (live, received, after, results)
-        return self.accept(t, k, c) if reply and code & EMITS else t
+        return self.answer(t, k, c, code, after[i]) if reply and code & EMITS else t
+
+    def calls(self, k, c):
+        """Return the arguments for Rules.frame() that depend on the calls of worker k."""
+        return ()
+
+    def copies(self, before, result, k, code, slot):
+        """Return the new results[c], when the aggregator sends a result because of worker k."""
+        return before or result
+
+    def answer(self, s, k, c, code, slot):
+        """Deliver the RESULT that answers an ADD of worker k."""
+        return self.accept(s, k, c)
 
     def accept(self, s, k, c):
         """Deliver the RESULT of chunk c to worker k."""
@@ -143,7 +157,7 @@ class Chunks:
         if set(regs) != wanted or len(regs) != len(wanted):
             raise Violation("the result of chunk %d names ranks %s, but holds %s"
                             % (c, [k for k in range(self.n) if bitmap >> k & 1], sum_text(regs)), label)
-        if before is not None and before != result:
+        if before is not None and before[:3] != result:
             raise Violation("two different results of chunk %d are sent: %s, then %s"
                             % (c, sum_text(before[2]), sum_text(regs)), label)
         if before is None and bitmap & live != live:

@@ -22,6 +22,7 @@ import time
 import calls
 import chunks
 import generations
+import keepers
 import queries
 import rules
 import shards
@@ -32,6 +33,10 @@ from explore import explore
 
 def slots(workers, window, count, cls=rules.Rules, **options):
     return lambda lib: (chunks.Chunks(cls(lib, workers, window), count, **options), chunks.text)
+
+
+def parts(workers, window, count, cls=rules.Rules, **options):
+    return lambda lib: (keepers.Keepers(cls(lib, workers, window), count, **options), chunks.text)
 
 
 def joins(workers, count, restarts, cls=rules.Rules, **options):
@@ -66,6 +71,14 @@ CONFIGURATIONS = {
     "3 workers, window 2, 3 chunks, 1 rank may be removed": slots(3, 2, 3, shrink=1, ordered=False),
     "2 workers, window 1, 5 chunks, worker 0 ignores the self clock": slots(2, 1, 5, eager=1),
     "3 workers, window 1, 4 chunks, worker 0 ignores the self clock": slots(3, 1, 4, eager=1, ordered=False),
+    "reduce-scatter: 2 workers, window 1, 6 chunks": parts(2, 1, 6),
+    "reduce-scatter: 2 workers, window 2, 4 chunks, 1 rank may be removed": parts(2, 2, 4, shrink=1),
+    "reduce-scatter: 3 workers, window 1, 4 chunks, 1 rank may be removed": parts(3, 1, 4, shrink=1, ordered=False),
+    "reduce-scatter: 3 workers, window 2, 4 chunks": parts(3, 2, 4, ordered=False),
+    "reduce-scatter: 2 workers, window 1, 5 chunks, one names no keepers": parts(2, 1, 5, old=1, shrink=1),
+    "reduce-scatter: 3 workers, window 1, 4 chunks, one names no keepers": parts(3, 1, 4, old=2, ordered=False),
+    "reduce-scatter: 2 workers, window 1, 5 chunks, a keeper never asks": parts(2, 1, 5, silent=1, shrink=1),
+    "reduce-scatter: 3 workers, window 1, 3 chunks, a keeper never asks": parts(3, 1, 3, silent=2, shrink=2, ordered=False),
     "join: 2 workers, 3 chunks, 1 restart": joins(2, 3, 1),
     "join: 2 workers, 1 chunk, 2 restarts": joins(2, 1, 2),
     "join: 2 workers, 1 chunk, 1 restart, clock goes back": joins(2, 1, 1, back=True),
@@ -108,6 +121,11 @@ MUTATIONS = {
     "lost-of-ranks-taken-out": slots(3, 2, 3, rules.LostOfTakenOut, shrink=1),
     "self-clock-ignored": slots(2, 1, 4, eager=1, strict=True),
     "result-of-any-chunk": slots(2, 1, 4, accept_any=True),
+    "keepers-of-the-first-contribution": parts(2, 1, 3, rules.KeepersOfTheFirst, old=1),
+    "keepers-of-the-last-round": parts(2, 1, 4, rules.KeepersOfTheLastRound),
+    "kept-result-without-payload": parts(2, 1, 3, resends_bare=True),
+    "result-to-keepers-only": parts(2, 1, 3, to_keepers_only=True),
+    "keeper-takes-a-header": parts(2, 1, 4, rules.KeepersOfTheLastRound, takes_any=True),
     "generation-ignored": joins(2, 1, 1, rules.GenerationIgnored),
     "generation-before-lock": joins(2, 1, 1, rules.GenerationEarly),
     "join-any-hello": joins(2, 1, 1, rules.JoinAny),
@@ -147,7 +165,7 @@ def run(lib, name, build, trace):
     model, text = build(lib)
     v = explore(model)
     took = time.monotonic() - start
-    print("%-64s %8d states  %5.1f s  %s" % (name, v.states, took, v.text or "holds"), flush=True)
+    print("%-72s %8d states  %5.1f s  %s" % (name, v.states, took, v.text or "holds"), flush=True)
     if v.text and trace:
         for i, label in enumerate(v.trace, 1):
             print("  %2d. %s" % (i, label if isinstance(label, str) else text(label)))

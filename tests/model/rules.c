@@ -8,7 +8,7 @@
 
 /* A version of a slot as model.py holds it, without fields that are equal in every claim */
 struct rules_slot {
-	__u64 generation, chunk, bitmap, order, arrivals, done, digest;
+	__u64 generation, chunk, bitmap, order, arrivals, done, digest, keepers;
 };
 
 #define CALL 7
@@ -29,6 +29,7 @@ static void unpack(struct fpisa_slot *s, const struct rules_slot *r)
 		.arrivals = (__u8)r->arrivals,
 		.done = (__u8)r->done,
 		.digest = r->digest,
+		.keepers = (__u16)r->keepers,
 	};
 	if (r->generation) {
 		s->call = CALL;
@@ -46,6 +47,7 @@ static void pack(struct rules_slot *r, const struct fpisa_slot *s)
 	r->arrivals = s->arrivals;
 	r->done = s->done;
 	r->digest = s->digest;
+	r->keepers = s->keepers;
 }
 
 static struct fpisa_job job_of(__u32 workers, __u32 window, __u64 live)
@@ -70,12 +72,12 @@ __u32 rules_slot_of(__u64 chunk, __u32 window)
 /*
  * Take one ADD of `rank` for `chunk` in `generation`. `door` is the live mask during the checks without state. `live`
  * and `current` are the live mask and the job's generation under the lock. *r is the version that fpisa_slot_of()
- * names, and is updated as the datapath would update it. `broken` is the reason if the generation is broken, else 0.
+ * names, and is updated as the datapath would update it. `keepers` is the ADD's field `contributors`. `broken` is the reason if the generation is broken, else 0.
  * `lost` says that the programs of the pipeline are missing after admission. Return the negated verdict of a drop, plus
  * BREAKS, or enum fpisa_step, plus EMITS.
  */
 int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u64 chunk, __u32 generation, __u64 door,
-	      __u64 live, __u32 current, __u64 digest, __u32 broken, __u32 lost)
+	      __u64 live, __u32 current, __u64 digest, __u32 broken, __u32 lost, __u32 keepers)
 {
 	struct fpisa_job job = job_of(workers, window, door);
 	struct fpisa_hdr h = {.format = FPISA_FORMAT_FP32,
@@ -87,7 +89,8 @@ int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u
 			      .chunk = chunk,
 			      .digest = digest,
 			      .secret = SECRET,
-			      .call = CALL};
+			      .call = CALL,
+			      .contributors = (__u16)keepers};
 	struct fpisa_session session = {.generation = current};
 	const struct fpisa_address from = fpisa_ipv4(rank + 1);
 	struct fpisa_claim claim;
@@ -125,6 +128,25 @@ int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u
 	s.done = 1;
 	pack(r, &s);
 	return step | EMITS;
+}
+
+__u32 rules_keepers(__u32 first, __u32 last)
+{
+	return fpisa_keepers(first, last);
+}
+
+/* Return the ranks that get the payload of a result, if its slot has these keepers. */
+__u64 rules_kept_by(__u32 keepers, __u32 workers)
+{
+	const struct fpisa_job job = job_of(workers, 1, 0);
+	const struct fpisa_slot s = {.keepers = (__u16)keepers};
+	struct fpisa_hdr h = {0};
+	__u64 ranks = 0;
+
+	fpisa_make_result(&h, &s, &job, SECRET, 0, 0);
+	for (__u32 r = 0; r < workers; r++)
+		ranks |= (__u64)(fpisa_keeps(h.rank, r) != 0) << r;
+	return ranks;
 }
 
 /*

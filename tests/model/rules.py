@@ -2,7 +2,7 @@
 """The rules that the models run: the C functions of include/fpisa/frame.h and slot.h through rules.c, and deliberately broken variants of
 the rules
 
-A version of a slot is a tuple (generation, chunk, bitmap, order, arrivals, done, digest, regs). It has the fields of struct fpisa_slot, and
+A version of a slot is a tuple (generation, chunk, bitmap, order, arrivals, done, digest, keepers, regs). It has the fields of struct fpisa_slot, and
 the tags of the contributions in the registers, in the order in which they were added. A tag names the rank and the chunk of a contribution.
 C never sees a tag.
 """
@@ -21,8 +21,8 @@ SET, ADD, WAIT, FINISH, RESEND = range(5)  # enum fpisa_step
 EMITS = BREAKS = 0x100  # from rules.c
 HALF = 0x200
 
-GEN, CHUNK, BITMAP, ORDER, ARRIVALS, DONE, DIGEST, REGS = range(8)
-EMPTY = (0, 0, 0, 0, 0, 0, 0, ())
+GEN, CHUNK, BITMAP, ORDER, ARRIVALS, DONE, DIGEST, KEEPERS, REGS = range(9)
+EMPTY = (0, 0, 0, 0, 0, 0, 0, 0, ())
 SAME = 1  # digest of ranks that make the same calls
 
 u32, u64 = ctypes.c_uint32, ctypes.c_uint64
@@ -41,11 +41,15 @@ def build(source="rules.c"):
 def load():
     """Load rules.c, with the types of its functions."""
     lib = build()
-    lib.rules_add.argtypes = [ctypes.POINTER(u64), u32, u32, u32, u64, u32, u64, u64, u32, u64, u32, u32]
+    lib.rules_add.argtypes = [ctypes.POINTER(u64), u32, u32, u32, u64, u32, u64, u64, u32, u64, u32, u32, u32]
     lib.rules_part.argtypes = [ctypes.POINTER(u64)] * 2 + [u32, u32, u32, u64, u32, u32, u32, u64, u64, u32]
     lib.rules_lost.restype = u64
     lib.rules_lost.argtypes = [ctypes.POINTER(u64), u32, u64, u32, u64]
     lib.rules_verdict.restype = ctypes.c_char_p
+    lib.rules_keepers.restype = u32
+    lib.rules_keepers.argtypes = [u32, u32]
+    lib.rules_kept_by.restype = u64
+    lib.rules_kept_by.argtypes = [u32, u32]
     lib.rules_slot_of.restype = u32
     lib.rules_slot_of.argtypes = [u64, u32]
     return lib
@@ -66,19 +70,19 @@ class Rules:
         """Return the name of a drop's verdict."""
         return self.names[-code & 0xff]
 
-    def add(self, slot, rank, chunk, gen, door, live, current, digest=SAME, broken=0, lost=0):
+    def add(self, slot, rank, chunk, gen, door, live, current, digest=SAME, broken=0, lost=0, keepers=0):
         """Return (code, fields of the slot after the frame). The code is that of rules_add()."""
-        key = (slot[:REGS], rank, chunk, gen, door, live, current, digest, broken, lost)
+        key = (slot[:REGS], rank, chunk, gen, door, live, current, digest, broken, lost, keepers)
         hit = self.known.get(key)
         if hit is None:
             r = (u64 * REGS)(*slot[:REGS])
             code = self.lib.rules_add(r, self.workers, self.window, rank, chunk, gen, door, live, current, digest, broken,
-                                      lost)
+                                      lost, keepers)
             hit = self.known[key] = (code, tuple(r))
         return hit
 
     def frame(self, slots, rank, chunk, gen, tag, door, live, current, *calls):
-        """Deliver one ADD. `calls` is digest, broken and lost. Return (code, index, slots after the ADD)."""
+        """Deliver one ADD. `calls` is digest, broken, lost and keepers. Return (code, index, slots after the ADD)."""
         i = self.lib.rules_slot_of(chunk, self.window)
         code, fields = self.add(slots[i], rank, chunk, gen, door, live, current, *calls)
         regs = slots[i][REGS]
@@ -89,6 +93,14 @@ class Rules:
         elif code & 0xff == ADD:
             regs += (tag,)
         return code, i, slots[:i] + (fields + (regs,),) + slots[i + 1:]
+
+    def keepers(self, first, last):
+        """Return the field of an ADD that names the ranks from first to last."""
+        return self.lib.rules_keepers(first, last)
+
+    def kept_by(self, keepers):
+        """Return the bitmap of the ranks that get the payload of a result of a slot with these keepers."""
+        return self.lib.rules_kept_by(keepers, self.workers)
 
     def lost(self, slots, chunk, gen, live):
         """Return the bitmap of the ranks that the result of `chunk` names as lost in the previous chunk."""
@@ -127,7 +139,7 @@ class Bitmap(Rules):
         regs = (tag,) if count == 1 else regs + (tag,)
         new = list(slots)
         order = sum(n << 4 * t[0] for n, t in enumerate(regs))
-        new[i] = (gen, 0, mine[BITMAP] | bit, order, count, 0, SAME, regs)
+        new[i] = (gen, 0, mine[BITMAP] | bit, order, count, 0, SAME, 0, regs)
         new[i ^ 1] = other[:BITMAP] + (other[BITMAP] & ~bit,) + other[ORDER:]
         return (SET if len(regs) == 1 else ADD) | (0 if count else EMITS), i, tuple(new)
 
@@ -206,6 +218,23 @@ class LostOfTakenOut(Rules):
 
     def lost(self, slots, chunk, gen, live):
         return super().lost(slots, chunk, gen, (1 << self.workers) - 1)
+
+
+class KeepersOfTheFirst(Rules):
+    """With this broken rule, a round has the keepers that its first contribution names, also if others name different ones."""
+
+    def add(self, slot, rank, chunk, *rest):
+        code, f = super().add(slot, rank, chunk, *rest)
+        same = code >= 0 and slot[GEN] and slot[CHUNK] == chunk
+        return code, f[:KEEPERS] + (slot[KEEPERS],) if same else f
+
+
+class KeepersOfTheLastRound(Rules):
+    """With this broken rule, a round keeps the keepers of the previous round in its slot."""
+
+    def add(self, slot, rank, chunk, *rest):
+        code, f = super().add(slot, rank, chunk, *rest)
+        return code, f[:KEEPERS] + (slot[KEEPERS],) if code >= 0 and slot[KEEPERS] else f
 
 
 class GenerationIgnored(Rules):
