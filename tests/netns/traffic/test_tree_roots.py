@@ -5,12 +5,13 @@ import random
 
 import pytest
 from aggregators import check_shares, pins
-from lab import FPISA, draw_seed, endpoint, read_all, wait_until
+from lab import FPISA, draw_seed, endpoint, once_within, read_all, read_answers, wait_until
 from test_tree import COUNT, JOB, LEAVES, LONG, RANKS, Tree, check
 
 OTHER = 9  # the job of the second root
 PINS = "/run/trees"  # as in test_tree.py
 PLACES = LEAVES + 2
+TIMED = 1 << 20
 pytestmark = [pytest.mark.together, pytest.mark.families(spread=True)]
 
 
@@ -28,10 +29,10 @@ class Roots(Tree):
         return host.run(FPISA, *argv, "--pin", f"{PINS}/{i}")
 
     def add_jobs(self, *options):
-        """Add the jobs of both roots. The leaves' jobs have these options."""
+        """Add the jobs of both roots with these options."""
         leaves = ",".join(self.at(2 + leaf) for leaf in range(LEAVES))
         for place, number, job in ((0, 1, JOB), (LEAVES + 1, 90, OTHER)):
-            self.fpisa_at(place, "job", "add", job, "--leaves", "--workers", leaves, "--address", self.at(number), "--mode", "exact", *self.tagged())
+            self.fpisa_at(place, "job", "add", job, "--leaves", "--workers", leaves, "--address", self.at(number), "--mode", "exact", *self.tagged(), *options)
             for leaf in range(LEAVES):
                 ranks = ",".join(endpoint(self.at(10 + RANKS * leaf + r), 18000) for r in range(RANKS))
                 self.fpisa_at(leaf + 1, "job", "add", job, "--parent", f"{self.at(number)}/{leaf}", "--address", self.at(2 + leaf), "--workers", ranks,
@@ -50,9 +51,19 @@ class Roots(Tree):
         return [self.counters(job, f"{PINS}/{place}")["v_result"] for place, job in ((0, JOB), (LEAVES + 1, OTHER))]
 
     def begin_rank(self, rank, seed, *more, count=COUNT, kind="random", weights=(1, 1), **options):
+        """Start a rank whose chunks have these weights, or, without weights, all go to the first root."""
         leaf = self.at(2 + rank // RANKS)
+        shares = f"{leaf}*{weights[0]},{leaf}/{OTHER}*{weights[1]}" if weights else leaf
         step = {"count": count, "kind": kind, "seed": seed + rank // RANKS}
-        return self.start(rank, JOB, step, *more, address=f"{leaf}*{weights[0]},{leaf}/{OTHER}*{weights[1]}", **self.token, **options)
+        return self.start(rank, JOB, step, *more, address=shares, **self.token, **options)
+
+    def seconds(self, weights):
+        """Return the time of a sum whose partial sums are as long as contributions."""
+        answers = [read_answers(p)[-1] for p in self.begin(0, count=TIMED, kind="integers", weights=weights, timeout_ms=60000)]
+        took = max(a["seconds"] for a in answers)
+        print(f"weights {weights}: {took:.2f} s")
+        assert len({a["digest"] for a in answers}) == 1, answers
+        return took
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +78,7 @@ def net(mounts, family):
 
 @pytest.fixture(params=[()], ids=["default"])
 def jobs(net, request):
-    """Yield the network with the jobs of both roots; the parameter are options of the leaves' jobs."""
+    """Yield the network with the jobs of both roots; the parameter has options of the jobs."""
     net.add_jobs(*request.param)
     yield net
     net.delete_jobs()
@@ -87,6 +98,21 @@ def test_sum(jobs, loss):
     for place in range(1, LEAVES + 1):
         assert [jobs.counters(job, f"{PINS}/{place}")["v_up"] for job in (JOB, OTHER)] == jobs.results()
     assert all(a["bad"] == 0 for a in answers), answers
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("jobs", [("--fanout", "unicast")], ids=["unicast"], indirect=True)
+def test_time(jobs):
+    """If the links of the roots bound a sum, it takes half as long with two roots as with one. The switch would
+    also send multicast results to the roots."""
+    shape = "root", "tbf", "rate", "20mbit", "burst", "32kb", "latency", "1s"
+    for port in "root", "other":
+        jobs.switch.run("tc", "qdisc", "replace", "dev", port, *shape)
+    try:
+        once_within(0.65, lambda: jobs.seconds((1, 1)) / jobs.seconds(None))
+    finally:
+        for port in "root", "other":
+            jobs.switch.run("tc", "qdisc", "del", "dev", port, "root")
 
 
 def test_token(net):
