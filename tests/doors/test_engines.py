@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from fractions import Fraction
 
 import pytest
 
@@ -242,6 +243,29 @@ def test_catalog_aggregates(catalog):
     assert mean == pytest.approx(total / n, rel=1e-15) and "--total --value i,day" in asked(got)[0]
     got = spark.sql("SELECT k, sum(x) FROM workers.t GROUP BY k ORDER BY k DESC LIMIT 2")
     assert [tuple(r) for r in got.collect()] == [(k, double_sum(of[k])[0]) for k in (6, 5)] and "--limit" not in asked(got)[0]
+
+
+def test_query_6(catalog, workers, database):
+    """The statement of section 6 gives the exact sum of decimals, and the functions that the page names give it for doubles."""
+    spark, _ = catalog
+    statement = re.search(r"^    SELECT sum\(l_extendedprice.*?\n\n", page("engines.md"), re.M | re.S)[0].strip()
+    rng = random.Random(draw_seed())
+    rows = [(f"{rng.choice((90000, 901))}.{rng.randrange(100):02}", f"0.{rng.randrange(3, 10):02}", f"{rng.randrange(1, 51)}.00",
+             f"199{rng.randrange(3, 6)}-{rng.choice(('01-01', '06-30', '12-31'))}") for _ in range(5000)]
+    chosen = [(price, discount) for price, discount, quantity, day in rows
+              if day[:4] == "1994" and 0.05 <= float(discount) <= 0.07 and float(quantity) < 24]
+    exact = sum(Fraction(price) * Fraction(discount) for price, discount in chosen)
+    rounded = float(sum(Fraction(float(price) * float(discount)) for price, discount in chosen))
+    for table, number in ("lineitem", "decimal(15,2)"), ("lineitem_double", "double"):
+        workers.table(table, [f"{column} {number}" for column in ("l_extendedprice", "l_discount", "l_quantity")] + ["l_shipdate date"], rows)
+    database.sql("IMPORT FOREIGN SCHEMA tables LIMIT TO (lineitem, lineitem_double) FROM SERVER far INTO public;")
+    got = spark.sql(statement.replace("FROM lineitem", "FROM workers.lineitem"))
+    assert Fraction(got.collect()[0].revenue) == Fraction(database.sql(statement)[0][0]) == exact
+    assert "l_discount>=0.05,l_discount<=0.07,l_quantity<24" in asked(got)[0] and "--columns l_extendedprice,l_discount " in asked(got)[0]
+    spark._jvm.io.fpisa.spark.Functions.register(spark._jsparkSession)
+    doubles = statement.replace("FROM lineitem", "FROM {}lineitem_double")
+    assert spark.sql(doubles.format("workers.").replace("sum(", "fpisa_exact_sum(")).collect()[0].revenue == rounded
+    assert float(database.sql(doubles.format("").replace("sum(", "fpisa_sum("))[0][0]) == rounded
 
 
 def test_catalog_rows(catalog):
