@@ -45,7 +45,7 @@ GLOBAL_FN int send_up(struct xdp_md *ctx, __u32 id, __u32 payload, __u32 v)
 	return count_verdict(id, v, through(ctx, id, leaf->parent.ifindex, TO_PARENT));
 }
 
-/* Send the values of a round of min or max, which are in the payload, and release the slot. */
+/* Send the values of a round of min, max or int32, which are in the payload, and release the slot. */
 static __always_inline int values_up(struct xdp_md *ctx, struct fpisa_phv *phv, struct packet *p)
 {
 	struct fpisa_leaf *leaf = lookup(&fpisa_leaves, phv->job);
@@ -500,7 +500,9 @@ static __always_inline int add_part(struct xdp_md *ctx, struct fpisa_phv *phv, c
 	}
 	p->counters->fused++;
 	p->counters->elements += phv->blocks * FPISA_BLOCK;
-	return fpisa_commit_part(p->slot, x, p->h.fpisa, fpisa_read_once(&p->job->live), phv->marked);
+	p->counters->overflowed += fpisa_event_count(phv->events, FPISA_EV_OVERFLOWED);
+	return fpisa_commit_part(p->slot, x, p->h.fpisa, fpisa_read_once(&p->job->live),
+				 fpisa_event_flags(phv->events) | phv->marked);
 }
 
 /* Read out and send the result of a round of partial sums, or end the generation if the round cannot give one. */

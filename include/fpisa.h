@@ -361,8 +361,8 @@ void fpisa_close(struct fpisa *f);
  * in the same order, whatever their types. If several threads make calls, the caller ensures that order.
  *
  * A group has up to 64 ranks, or up to 4096 if the manager gives it a tree: `leaves = yes` in [manager], and an aggregator
- * with up to 64 ranks on each host or in each rack of ranks. A group of more than 64 ranks needs mode exact and the fused
- * pipeline. It has no calls of FPISA_INT32 or broadcasts.
+ * with up to 64 ranks on each host or in each rack of ranks. A group of more than 64 ranks needs mode exact, except for
+ * FPISA_INT32, and the fused pipeline.
  */
 struct fpisa_group;
 

@@ -384,4 +384,19 @@ static __always_inline struct fpisa_format fpisa_job_format(const struct fpisa_j
 	return f;
 }
 
+/* Return whether the sums of a job do not depend on how they are grouped, as a tree requires. */
+static __always_inline int fpisa_may_be_in_tree(const struct fpisa_job *j)
+{
+	return j->mode == FPISA_MODE_EXACT || fpisa_format_of(j->format).integer;
+}
+
+/* Return the family that serves a job. In a tree, integers use that of exact FP32, because family 0 has no trees. */
+static __always_inline __u8 fpisa_job_family(const struct fpisa_job *j)
+{
+	const struct fpisa_format f = fpisa_job_format(j);
+
+	return f.integer && fpisa_in_tree(j) ? fpisa_family(FPISA_FP32, FPISA_MODE_EXACT) :
+					       fpisa_family(f, (enum fpisa_mode)j->mode);
+}
+
 #endif

@@ -114,6 +114,7 @@ static __always_inline int fpisa_commit_part(struct fpisa_slot *s, struct fpisa_
 	__u32 rank = h->rank & (FPISA_MAX_WORKERS - 1);
 
 	flags |= h->flags & (FPISA_F_MARKED | FPISA_F_FEWER);
+	flags |= h->result_flags & FPISA_PART_OVERFLOW ? FPISA_OVERFLOW | FPISA_INEXACT : 0;
 	if (!(x->torn >> rank & 1))
 		x->in[rank] = (struct fpisa_planes){};
 	x->torn |= 1ull << rank;
@@ -286,7 +287,7 @@ static __always_inline void fpisa_make_part(struct fpisa_hdr *h, const struct fp
 	*h = *asked;
 	h->flags = (__u8)((asked->flags & FPISA_F_RETRANSMIT) | probe | (s->flags & FPISA_F_MARKED) |
 			  (s->bitmap == all ? 0 : FPISA_F_FEWER));
-	h->result_flags = (__u8)asked->rank;
+	h->result_flags = (__u8)(asked->rank | (s->flags & FPISA_OVERFLOW ? FPISA_PART_OVERFLOW : 0));
 	h->job = up->job;
 	h->rank = (__u16)up->rank;
 	h->contributors = s->arrivals;
@@ -317,10 +318,10 @@ static __always_inline int fpisa_parent_alike(const struct fpisa_hello *p, const
 {
 	const __u8 same = FPISA_JOB_BIG_ENDIAN | FPISA_JOB_RECIPROCAL;
 
-	return (p->flags & FPISA_JOB_LEAVES) && p->rank == rank && p->mode == FPISA_MODE_EXACT &&
-	       job->mode == FPISA_MODE_EXACT && p->format == job->format && p->rounding == job->rounding &&
-	       p->window == job->window && p->elements == job->elements && !((p->flags ^ job->flags) & same) &&
-	       p->workers && p->workers <= FPISA_MAX_WORKERS;
+	return (p->flags & FPISA_JOB_LEAVES) && p->rank == rank && p->mode == job->mode && fpisa_may_be_in_tree(job) &&
+	       p->format == job->format && p->rounding == job->rounding && p->window == job->window &&
+	       p->elements == job->elements && !((p->flags ^ job->flags) & same) && p->workers &&
+	       p->workers <= FPISA_MAX_WORKERS;
 }
 
 /*

@@ -102,17 +102,18 @@ struct fpisa_hdr {
 /*
  * fpisa_hdr.reason in an ADD that is a part of a leaf's partial sum. The member has the plane of digits in the payload,
  * and the number of parts. With FPISA_PART_PACKED, the payload has packed blocks (packed.h), and the place of the plane
- * has the number of the part. With FPISA_PART_VALUES, the payload has values of the job's format instead (min, max), and
+ * has the number of the part. With FPISA_PART_VALUES, the payload has values of the job's format instead (min, max, int32), and
  * is the only part. `contributors` is the number of ranks in the partial sum. `result_flags` is the rank of the leaf
- * that gets a STATUS or an ERROR in answer to this frame, and FPISA_PART_ASKS.
+ * that gets a STATUS or an ERROR in answer to this frame, FPISA_PART_ASKS, and FPISA_PART_OVERFLOW.
  */
 #define FPISA_PART_PLANE 0x007f
 #define FPISA_PART_COUNT 0x3f80
 #define FPISA_PART_COUNT_SHIFT 7
 #define FPISA_PART_PACKED 0x4000
 #define FPISA_PART_VALUES 0x8000
-#define FPISA_PART_ASKER 0x3f /* result_flags: the rank */
-#define FPISA_PART_ASKS 0x40  /* result_flags: the rank wants a STATUS */
+#define FPISA_PART_ASKER 0x3f	 /* result_flags: the rank */
+#define FPISA_PART_ASKS 0x40	 /* result_flags: the rank wants a STATUS */
+#define FPISA_PART_OVERFLOW 0x80 /* result_flags: a sum of integers saturated at the leaf */
 
 /*
  * Faults that the workers of a job inject into their own frames in each direction, to simulate a bad network. Each

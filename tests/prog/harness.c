@@ -229,7 +229,7 @@ void harness_job(struct harness *h, uint32_t id, struct fpisa_job *j)
 	j->clz = j->clz ? j->clz : FPISA_CLZ_BITS;
 	j->fanout = FPISA_FANOUT_MULTICAST;
 	j->guard = fpisa_register(j->format, j->mode, j->workers).guard;
-	j->family = fpisa_family(fpisa_job_format(j), j->mode);
+	j->family = fpisa_job_family(j);
 	if (j->family && !h->family[j->family])
 		load_family(h, j->family);
 	for (uint32_t r = 0; r < j->workers; r++) {

@@ -116,7 +116,7 @@ static int check_tree(__u32 job, const struct fpisa_job *j)
 			      "job %u: a tree has only two levels, so a job cannot have both leaves and a "
 			      "parent; leave --leaves or --parent out",
 			      job);
-	if (j->mode != FPISA_MODE_EXACT)
+	if (!fpisa_may_be_in_tree(j))
 		return refuse(-EINVAL,
 			      "job %u: a tree needs mode exact, at all leaves and at their parent; give --mode exact",
 			      job);
@@ -182,7 +182,7 @@ static int check(__u32 job, const struct fpisa_job *j)
 int datapath_job_check(__u32 job, struct fpisa_job *j)
 {
 	j->guard = fpisa_register(j->format, j->mode, j->workers).guard;
-	j->family = fpisa_family(fpisa_job_format(j), j->mode);
+	j->family = fpisa_job_family(j);
 	return check(job, j);
 }
 

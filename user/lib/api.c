@@ -188,6 +188,7 @@ int fpisa_hold_open(struct fpisa **out, const char *peer, const struct fpisa_hol
 		return rc;
 	fpisa_layout_set_homes(&f->layout, job->home, job->ranks);
 	snprintf(f->shard->peer, sizeof(f->shard->peer), "%s", peer);
+	f->group_rank = job->rank;
 	/* Set the members that the checks of calls and broadcasts need. WELCOME will have the same values. */
 	f->hello.rank = (uint16_t)job->rank;
 	f->hello.format = (uint8_t)job->type;

@@ -336,7 +336,7 @@ uint64_t fpisa_broadcast_words(uint64_t bytes)
 int fpisa_broadcast_start(struct fpisa *f, void *data, uint64_t bytes, uint32_t root, uint64_t tag, uint64_t number,
 			  int to_wait, struct fpisa_request **request)
 {
-	const int here = root == f->hello.rank;
+	const int here = root == f->group_rank;
 	const struct fpisa_request what = {.send = here && bytes ? data : NULL,
 					   .recv = !here && bytes ? data : NULL,
 					   .part = {0, fpisa_broadcast_words(bytes)},

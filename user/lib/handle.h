@@ -80,6 +80,7 @@ struct fpisa {
 	struct fpisa_key token;		    /* token of the job; 0: the job has no token */
 	struct fpisa_nh_key nh;
 	struct fpisa_leaf_ranks leaf;
+	uint32_t group_rank; /* rank in the handle's group; hello.rank is that at the leaf once the handle has joined */
 	uint64_t timeout_ns;
 	struct fpisa_clock clock; /* the clock of deadlines */
 	/*

@@ -274,7 +274,7 @@ static bool window_fits(struct manager *m, struct manager_group *g, __u32 index)
 	}
 	of_key = manager_window(j->window, left(quota.slots, own.slots), quota.jobs - own.jobs - 1);
 	of_all = manager_window(j->window, left(m->policy->slots, all.slots), jobs - all.jobs - 1);
-	if (manager_is_exact(&g->record.job[index].asked))
+	if (manager_needs_exact_slots(g, index))
 		of_exact = manager_window(j->window, left(m->policy->exact_slots, manager_used_exact(m)),
 					  jobs - all.jobs - 1);
 	j->window = of_key < of_all ? of_key : of_all;
@@ -318,7 +318,7 @@ static bool allowed(struct manager *m, struct manager_group *g, __u32 index, con
 	if (g->record.size > FPISA_MAX_WORKERS && !manager_is_tree(g, index)) {
 		refuse_job(
 			m, g, index, FPISA_MANAGER_R_mode, NULL,
-			"group %s: a job of %u ranks needs mode exact and the fused pipeline, and int32, which broadcasts use, has no modes; ask for mode exact, or use groups of up to %d ranks",
+			"group %s: a job of %u ranks needs mode exact, whose sums do not depend on their order, and the fused pipeline; ask for mode exact, or use groups of up to %d ranks",
 			g->record.name, g->record.size, FPISA_MAX_WORKERS);
 		return false;
 	}

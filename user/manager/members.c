@@ -127,7 +127,7 @@ __u32 manager_used_exact(const struct manager *m)
 
 	for (int i = 0; i < GROUPS; i++)
 		for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-			if (has_slots(&m->group[i].job[k]) && manager_is_exact(&m->group[i].record.job[k].asked))
+			if (has_slots(&m->group[i].job[k]) && manager_needs_exact_slots(&m->group[i], (__u32)k))
 				slots += m->group[i].job[k].window;
 	return slots;
 }

@@ -41,16 +41,26 @@ struct fpisa_address manager_address_for(struct manager *m, const struct manager
 	return fpisa_same_address(&a->record.address, &address) ? a->record.other : a->record.address;
 }
 
+/*
+ * Return whether a job is a tree. One aggregator serves the integers of up to FPISA_MAX_WORKERS ranks, because a tree
+ * would need slots of mode exact for them.
+ */
 static bool is_tree(const struct group_record *r, __u32 index)
 {
 	const struct fpisa_manager_spec *s = &r->job[index].asked;
+	const bool integers = s->format == FPISA_FORMAT_INT32 && r->size > FPISA_MAX_WORKERS;
 
-	return group_has_tree(r) && s->mode == FPISA_MODE_EXACT && s->pipeline != FPISA_PIPELINE_STAGED;
+	return group_has_tree(r) && (s->mode == FPISA_MODE_EXACT || integers) && s->pipeline != FPISA_PIPELINE_STAGED;
 }
 
 bool manager_is_tree(const struct manager_group *g, __u32 index)
 {
 	return is_tree(&g->record, index);
+}
+
+bool manager_needs_exact_slots(const struct manager_group *g, __u32 index)
+{
+	return manager_is_tree(g, index) || manager_is_exact(&g->record.job[index].asked);
 }
 
 bool manager_has_job(const struct group_record *r, __u32 index, __u16 port)

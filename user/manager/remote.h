@@ -35,6 +35,9 @@ bool manager_is_beside_root(const struct manager_group *g, __u32 i);
 /* Return whether the group's job of this index is a tree. A group with a tree has its other jobs at the root alone. */
 bool manager_is_tree(const struct manager_group *g, __u32 index);
 
+/* Return whether a job takes slots that have superaccumulators, as all jobs of trees do. */
+bool manager_needs_exact_slots(const struct manager_group *g, __u32 index);
+
 /* Return whether the manager's own datapath, at UDP port `port`, has the job of this index of a group's record. */
 bool manager_has_job(const struct group_record *r, __u32 index, __u16 port);
 

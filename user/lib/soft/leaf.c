@@ -41,7 +41,7 @@ int fpisa_soft_set_parent(struct fpisa_soft *s, uint32_t job, uint32_t rank, fpi
 	if (rank >= FPISA_MAX_WORKERS)
 		return fpisa_fail(-EINVAL, "a leaf cannot have rank %u; a parent has at most %d leaves", rank,
 				  FPISA_MAX_WORKERS);
-	if (s->job.mode != FPISA_MODE_EXACT || s->job.flags & FPISA_JOB_LEAVES)
+	if (!fpisa_may_be_in_tree(&s->job) || s->job.flags & FPISA_JOB_LEAVES)
 		return fpisa_fail(-EINVAL, "a leaf needs mode exact, and cannot have leaves itself");
 	s->job.flags |= FPISA_JOB_LEAF;
 	s->up = (struct fpisa_uplink){.attempt = fpisa_clock_ns(CLOCK_REALTIME), .job = job, .rank = rank};
@@ -247,7 +247,7 @@ static enum fpisa_verdict take_result(struct fpisa_soft *s, struct packet *p, co
 /* Pass on a STATUS or an ERROR. An ERROR ends the generation for all ranks of the leaf. */
 static enum fpisa_verdict take_answer(struct fpisa_soft *s, struct packet *p, size_t payload)
 {
-	const uint32_t asker = p->h->result_flags;
+	const uint32_t asker = p->h->result_flags & FPISA_PART_ASKER;
 	const enum fpisa_verdict why = (enum fpisa_verdict)p->h->reason;
 
 	if (payload || asker >= s->job.workers)

@@ -42,7 +42,7 @@ int fpisa_soft_init(struct fpisa_soft *s)
 				  FPISA_MAX_WINDOW);
 	if (!fpisa_mode_offered(f, (enum fpisa_mode)j->mode))
 		return fpisa_fail(-EINVAL, "int32 does not have modes; leave the mode out");
-	if ((j->flags & (FPISA_JOB_LEAVES | FPISA_JOB_LEAF)) && j->mode != FPISA_MODE_EXACT)
+	if ((j->flags & (FPISA_JOB_LEAVES | FPISA_JOB_LEAF)) && !fpisa_may_be_in_tree(j))
 		return fpisa_fail(-EINVAL,
 				  "leaves of a tree need mode exact; set it at all of them and at their parent");
 	if ((j->flags & FPISA_JOB_BIG_ENDIAN) && f.bytes == 1)
@@ -164,16 +164,18 @@ static struct fpisa_partials *partials_of(const struct fpisa_soft *s, const stru
 static int add_part(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, int first)
 {
 	const struct fpisa_soft_registers r = fpisa_soft_registers_of(s, slot);
+	uint64_t events = 0;
 
 	if (p->h->reason & FPISA_PART_VALUES)
-		fpisa_soft_add(&s->job, p->h->op, p->payload, r, p->blocks, first);
+		events = fpisa_soft_add(&s->job, p->h->op, p->payload, r, p->blocks, first);
 	else if (p->h->reason & FPISA_PART_PACKED)
 		fpisa_soft_add_packed(&s->job, p->payload, *p->len - sizeof(*p->h), r, p->blocks, first);
 	else
 		fpisa_soft_add_plane(&s->job, p->h->reason & FPISA_PART_PLANE, p->payload, r, p->blocks, first);
 	count(&s->counters.fused, 1);
 	count(&s->counters.elements, p->blocks * FPISA_BLOCK);
-	return fpisa_commit_part(slot, partials_of(s, slot), p->h, live_of(s), p->marked);
+	count(&s->counters.overflowed, fpisa_event_count(events, FPISA_EV_OVERFLOWED));
+	return fpisa_commit_part(slot, partials_of(s, slot), p->h, live_of(s), fpisa_event_flags(events) | p->marked);
 }
 
 /* Add the contribution to the registers. Return nonzero if the contribution completes the round. */
