@@ -391,6 +391,12 @@ struct fpisa_group_options {
 	uint8_t rounding; /* rounding, as in struct fpisa_info; 0: down, or nearest in modes fpisa64 and exact */
 	/* fan-out of the results: 1 multicast where possible, 2 unicast; 0: the setting of the manager */
 	uint8_t fanout;
+	/*
+	 * 1: share the connection to the manager, and its thread, with all groups of this process that set this and have the
+	 * same `host` and `key_file`. Such a group joins sooner. Groups can be left in any order. 0: an own connection,
+	 * which a thread in another network namespace needs
+	 */
+	uint8_t share;
 };
 
 /*

@@ -24,8 +24,11 @@ const char *service_error(void)
 
 static int join_group(struct service *s, const struct offer *o, uint32_t rank, uint32_t size)
 {
-	const struct fpisa_group_options options = {
-		.size = sizeof(options), .mode = o->mode, .fanout = o->fanout, .overflow = FPISA_OVERFLOW_FLAG};
+	const struct fpisa_group_options options = {.size = sizeof(options),
+						    .mode = o->mode,
+						    .fanout = o->fanout,
+						    .overflow = FPISA_OVERFLOW_FLAG,
+						    .share = 1};
 
 	for (int type = 0; type < TYPES; type++)
 		s->mode[type] = o->mode;

@@ -81,6 +81,12 @@ int fpisa_channel_unread(const struct fpisa_channel *c)
 	return 0;
 }
 
+int fpisa_channel_room(const struct fpisa_channel *c)
+{
+	(void)c;
+	return FPISA_CHANNEL_QUEUE;
+}
+
 int fpisa_channel_flushed(const struct fpisa_channel *c)
 {
 	(void)c;

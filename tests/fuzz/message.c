@@ -76,6 +76,9 @@ struct fpisa_manager_message message_any(struct input *in, enum fpisa_manager_si
 		fill_rank(in, &m);
 	else
 		fill_manager(in, &m);
+	/* A few numbers of groups, of which the first is the most frequent. */
+	if (kind >= 0x80 && kind < 0xc0 && m.type != FPISA_MANAGER_PING && m.type != FPISA_MANAGER_PONG)
+		m.number = kind / 8 % 4;
 	for (int changes = kind >= 0xc0 ? 1 + kind % 3 : 0; changes; changes--)
 		((uint8_t *)&m)[input_byte(in)] = input_byte(in);
 	return m;

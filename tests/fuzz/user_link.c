@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include "check.h"
 #include "fpisa/job.h"
 #include "lib/handle.h"
@@ -33,11 +32,9 @@ static size_t number_of(const struct fpisa *f)
 	return (size_t)(f - handle);
 }
 
-int eventfd_write(int fd, eventfd_t n)
+void fpisa_connection_wake(const struct fpisa_connection *c)
 {
-	(void)fd;
-	(void)n;
-	return 0;
+	CHECK(c);
 }
 
 int fpisa_handle_fail(struct fpisa *f, int error, const struct fpisa_ranks *missing, const char *sentence)
@@ -124,13 +121,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	static struct fpisa_connection connection;
 	static struct fpisa_link l;
 
 	memset(&l, 0, sizeof(l));
 	memset(is, 0, sizeof(is));
 	pthread_mutex_init(&l.lock, NULL);
 	pthread_cond_init(&l.changed, NULL);
-	l.fd = l.wake = l.events = -1;
+	l.events = -1;
+	l.connection = &connection;
 	l.join.size = RANKS;
 	strcpy(l.peer, "10.0.0.1: group g");
 	bind_error = 0;

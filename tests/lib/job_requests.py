@@ -8,7 +8,7 @@ import time
 
 from lab import ADDRESS, COMMAND_S, PORT
 
-BYTES, MAGIC, VERSION = 256, 0x47504d46, 3
+BYTES, MAGIC, VERSION = 256, 0x47504d46, 4
 JOIN, ASK, BOUND, LEAVE, JOINED, BIND, JOB, REFUSED = 1, 3, 4, 5, 18, 19, 20, 23
 MOST = 8  # maximum number of jobs of a group
 

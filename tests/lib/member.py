@@ -40,6 +40,8 @@ join. Its "gnutls" says whether the library was loaded before the join and after
     {"until": PATH}              do nothing until this file exists, no answer
     {"fork": true}               leave a child behind that does nothing, no answer
     {"leave": true}              leave the group
+    {"join": NAME, "rank": RANK, "size": SIZE}   join another group with the same options
+    {"in": NAME, ...}            make this step in that group
 
 The program stops at the first error, except in a step with "anyway": true. If the plan has "hold", the program holds the group until it is
 killed. If the plan has "again", a number, the program leaves, joins and begins again this many times first.
@@ -96,7 +98,7 @@ class Member:
         lib.fpisa_group_reduce_scatter_start.argtypes = [ctypes.c_void_p] * 4
         lib.fpisa_group_broadcast.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32]
         lib.fpisa_group_broadcast_start.argtypes = [*lib.fpisa_group_broadcast.argtypes, ctypes.c_void_p]
-        self.group = ctypes.c_void_p()
+        self.library, self.group, self.others = library, ctypes.c_void_p(), {}
 
     def answer(self, rc, began, **more):
         out = {"rc": rc, "error": self.lib.fpisa_error().decode() if rc else "", "s": time.monotonic() - began, **more}
@@ -108,7 +110,7 @@ class Member:
         return rc
 
     def join(self, host, name, rank, size, options):
-        began = time.monotonic()
+        began, self.at = time.monotonic(), (host, options)
         options = {k: v.encode() if isinstance(v, str) else v for k, v in options.items()}
         o = Options(size=ctypes.sizeof(Options), **options)
         self.rank, self.size, before = rank, size, has_gnutls()
@@ -356,6 +358,11 @@ class Member:
         return self.answer(rc, began, calls=calls, wrong=wrong)
 
     def step(self, step):
+        if "in" in step:
+            return self.others[step.pop("in")].step(step)
+        if "join" in step:
+            other = self.others[step["join"]] = Member(self.library)
+            return other.join(self.at[0], step["join"], step["rank"], step["size"], self.at[1])
         for name, does in (("check", self.check), ("parts", self.parts), ("sum", self.sum), ("broadcast", self.broadcast), ("threads", self.threads),
                            ("within", self.within), ("callback", self.callback), ("words", self.words), ("scatter", self.scatter), ("queue", self.queue)):
             if name in step:

@@ -271,7 +271,15 @@ static void bounds(void **state)
 	WRONG(MADE, made.number, 64);
 	WRONG(MADE, made.spec.window, 0);
 	WRONG(DROP, of.group, 0);
-	WRONG(JOIN, number, 1);
+	WRONG(JOIN, number, FPISA_MANAGER_EVERY);
+	WRONG(REGISTER, number, 1);
+	WRONG(DROP, number, 1);
+	m = good(FPISA_MANAGER_JOIN);
+	m.number = FPISA_MANAGER_EVERY - 1;
+	assert_int_equal(check(&m), 0);
+	m = good(FPISA_MANAGER_REFUSED);
+	m.number = FPISA_MANAGER_EVERY;
+	assert_int_equal(check(&m), 0);
 	WRONG(JOIN, join.size, 0);
 	WRONG(JOIN, join.size, 4097);
 	WRONG(JOIN, join.size, 4095);

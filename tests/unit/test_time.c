@@ -249,16 +249,23 @@ static void deadline_under_a_flood(void **state)
 	stop_server(&s);
 }
 
+/* A group that joins when a byte can be read. */
+struct heard {
+	struct fpisa_link link;
+	int fd;
+};
+
 /*
  * Replace the thread of a group's connection, which needs a moment for messages that arrived while the process was
  * stopped.
  */
 static void *hear_joined(void *arg)
 {
-	struct fpisa_link *l = arg;
+	struct heard *h = arg;
+	struct fpisa_link *l = &h->link;
 	char byte;
 
-	if (read(l->fd, &byte, 1) != 1)
+	if (read(h->fd, &byte, 1) != 1)
 		return NULL;
 	pause_ms(20);
 	pthread_mutex_lock(&l->lock);
@@ -270,15 +277,16 @@ static void *hear_joined(void *arg)
 
 static int join(int hears)
 {
-	struct fpisa_link l = {.fd = hears, .lock = PTHREAD_MUTEX_INITIALIZER, .peer = "manager"};
+	struct heard h = {.link = {.lock = PTHREAD_MUTEX_INITIALIZER, .peer = "manager"}, .fd = hears};
 	pthread_condattr_t a;
+	pthread_t thread;
 	int rc;
 
 	pthread_condattr_init(&a);
 	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-	pthread_cond_init(&l.changed, &a);
-	pthread_create(&l.thread, NULL, hear_joined, &l);
-	rc = fpisa_link_wait_joined(&l, 1000ull * MS, 0);
+	pthread_cond_init(&h.link.changed, &a);
+	pthread_create(&thread, NULL, hear_joined, &h);
+	rc = fpisa_link_wait_joined(&h.link, 1000ull * MS, 0);
 	if (rc)
 		fprintf(stderr, "%s\n", fpisa_error());
 	return rc ? 1 : 0;

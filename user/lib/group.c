@@ -23,20 +23,6 @@
 
 /* -- joining --------------------------------------------------------------------- */
 
-static int take_key(struct fpisa_link *l, const char *file)
-{
-	int rc;
-
-	if (!file || !*file)
-		return 0;
-	rc = fpisa_psk_last(&l->psk, file);
-	if (!rc) {
-		l->has_psk = 1;
-		snprintf(l->key_file, sizeof(l->key_file), "%s", file);
-	}
-	return rc;
-}
-
 static int known(const char *option, unsigned int value, int is_defined)
 {
 	return is_defined ?
@@ -81,17 +67,24 @@ static int copy_options(struct fpisa_group_options *to, const struct fpisa_group
 	return rc;
 }
 
-static int prepare(struct fpisa_group *g, const char *host, const char *name, uint32_t rank, uint32_t size)
+static int prepare_connection(struct fpisa_group *g, const char *host)
 {
-	struct fpisa_link *l = &g->link;
 	const char *key = g->options.key_file ? g->options.key_file : getenv("FPISA_KEY");
 	const uint64_t limit_ns = FPISA_MANAGER_SILENCE_MS * 1000000ull;
-	int rc = fpisa_given(name, "the group's name");
 
 	if (!host)
 		host = getenv("FPISA_MANAGER");
-	if (!rc && (!host || !*host))
-		rc = fpisa_fail(-EINVAL, "the host is NULL and FPISA_MANAGER is not set; set one of them");
+	if (!host || !*host)
+		return fpisa_fail(-EINVAL, "the host is NULL and FPISA_MANAGER is not set; set one of them");
+	return fpisa_connection_get(&g->link.connection, host, key ? key : "", g->options.share,
+				    g->join_ns < limit_ns ? g->join_ns : limit_ns);
+}
+
+static int prepare(struct fpisa_group *g, const char *host, const char *name, uint32_t rank, uint32_t size)
+{
+	struct fpisa_link *l = &g->link;
+	int rc = fpisa_given(name, "the group's name");
+
 	if (rc)
 		return rc;
 	if (strlen(name) < sizeof(l->join.name))
@@ -105,9 +98,10 @@ static int prepare(struct fpisa_group *g, const char *host, const char *name, ui
 				  size, FPISA_MAX_RANKS);
 	l->join.rank = rank;
 	l->join.size = size;
-	snprintf(l->peer, sizeof(l->peer), "%.*s: group %s", FPISA_ENDPOINT_LEN - 1, host, l->join.name);
-	l->addresses = fpisa_find_host(host, g->join_ns < limit_ns ? g->join_ns : limit_ns, l->to);
-	return l->addresses < 0 ? l->addresses : take_key(l, key);
+	rc = prepare_connection(g, host);
+	if (!rc)
+		snprintf(l->peer, sizeof(l->peer), "%s: group %s", l->connection->host, l->join.name);
+	return rc;
 }
 
 int fpisa_group_join(struct fpisa_group **out, const char *host, const char *name, uint32_t rank, uint32_t size,
@@ -124,7 +118,7 @@ int fpisa_group_join(struct fpisa_group **out, const char *host, const char *nam
 	g = calloc(1, sizeof(*g));
 	if (!g)
 		return fpisa_fail(-ENOMEM, "not enough memory for a group; " FPISA_MORE_MEMORY);
-	g->link.wake = g->link.events = -1;
+	g->link.events = -1;
 	rc = copy_options(&g->options, options);
 	if (!rc) {
 		g->join_ns = (g->options.join_timeout_ms ? g->options.join_timeout_ms : DEFAULT_JOIN_MS) * 1000000ull;
@@ -186,7 +180,7 @@ static int make_handle(struct fpisa_group *g, struct fpisa_link_job *j)
 					.restore = g->options.restore,
 					.all_ranks = 1,
 					.timeout_ms = g->options.timeout_ms ? g->options.timeout_ms : FPISA_FOREVER};
-	const struct fpisa_address manager = fpisa_address_from(&g->link.to[0]);
+	const struct fpisa_address manager = fpisa_address_from(&g->link.connection->to[0]);
 	char peer[FPISA_ADDRESS_LEN];
 	/* Use the default of `fpisa job add`. */
 	uint32_t mode = j->asked.mode ? j->asked.mode : FPISA_MODE_FPISA;

@@ -1,28 +1,22 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A rank's connection to the manager. A thread keeps the connection, receives news about the other ranks, and
- * reconnects to a restarted manager. The thread receives the ports and jobs for the handles of the group, and ends
- * handles that cannot continue. The thread also reports to the manager which handles have failed at this rank, and for
- * which call this rank waits, so that no other rank waits forever. doc/manager.md has the rules.
- *
- * The connection is not an item of the group's engine, because the engine's thread runs on_done, which may take any
- * time. If that thread also ran the connection, a callback of 4 s would delay the group's next job and the report of a
- * death by 4 s. With a separate thread the job exists within 2 s and the death is reported within 1 s
- * (test_a_death_while_a_callback_runs). To share the engine, callbacks would need a separate thread and queue. The
- * number of threads would be the same, and each callback would take 1.3 us more.
+ * A group's part of a connection to the manager (connection.h). The thread of the connection receives news about the
+ * other ranks, and the ports and jobs for the handles of the group, and ends handles that cannot continue. The thread
+ * also reports to the manager which handles have failed at this rank, and for which call this rank waits, so that no
+ * other rank waits forever. doc/manager.md has the rules.
  */
 #ifndef FPISA_LINK_H
 #define FPISA_LINK_H
 
-#include <netinet/in.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <time.h>
-#include "address.h"
 #include "aggregators.h"
 #include "base/error.h"
 #include "base/fork.h"
-#include "manager/channel.h"
+#include "connection.h"
+
+#define FPISA_LINK_GREETING (1 + 2 * FPISA_MANAGER_JOBS) /* maximum number of messages of fpisa_link_greet() */
 
 struct fpisa;
 
@@ -41,23 +35,18 @@ struct fpisa_link_job {
 struct fpisa_link {
 	struct fpisa_fork_hook fork; /* must be the first member */
 	int inherited;
-	union fpisa_sockaddr to[FPISA_HOST_ADDRESSES];
-	int addresses; /* number of addresses in `to` */
+	struct fpisa_connection *connection;
+	/* These members belong to connection.c. The first three are under the connection's lock. */
+	TAILQ_ENTRY(fpisa_link) listed;
+	int is_listed;
+	uint64_t number;   /* number of the group on the connection */
+	int greeted;	   /* JOIN or RETURN has been sent over the present connection */
+	int leave_sent;	   /* LEAVE has been sent over it */
+	uint64_t leave_ns; /* time until which LEAVE may be sent; 0: the link is not being stopped */
 	/* The prefix of messages, "HOST: group NAME" */
 	char peer[FPISA_ENDPOINT_LEN + FPISA_MANAGER_NAME + 16];
 	struct fpisa_manager_join join;
-	struct fpisa_psk psk;
-	int has_psk;
-	char key_file[192];
-	pthread_t thread;
-	int fd;	    /* socket of the connection, or -1 */
-	int wake;   /* eventfd that wakes the thread to send messages or to end */
 	int events; /* descriptor of fpisa_group_eventfd(); -1: not created */
-	/*
-	 * Time of the last connection that the host refused, and of the thread's last check for silent hosts. Only the
-	 * thread uses these members.
-	 */
-	uint64_t there_ns, looked_ns;
 	/*
 	 * The oldest call that has not ended, the time since which it is the oldest, and whether the manager has been
 	 * informed. Only the thread uses these members.
@@ -65,8 +54,6 @@ struct fpisa_link {
 	struct fpisa_manager_waits waits;
 	uint64_t waits_ns;
 	int waits_told;
-	int at;	    /* index in `to` of the address that is being tried, or has answered */
-	int silent; /* an address has been tried and has not answered */
 
 	pthread_mutex_t lock; /* lock for all members that follow */
 	pthread_cond_t changed;
@@ -86,8 +73,6 @@ struct fpisa_link {
 	uint64_t digest;		    /* digest of these calls */
 	uint64_t failed_barrier;	    /* first barrier that could not begin because its job had failed; 0: none */
 	int barriers;			    /* barriers may be in progress */
-	int heard;			    /* the manager has answered at least once */
-	uint64_t heard_ns;		    /* time of the manager's last answer, or of the start of the thread */
 	int unsent;			    /* number of messages in the queue */
 	/* room for ASK, BOUND and FAILED of each job, and for WAITS */
 	struct fpisa_manager_message queue[3 * FPISA_MANAGER_JOBS + 1];
@@ -95,8 +80,8 @@ struct fpisa_link {
 };
 
 /*
- * Start the thread. The struct must be zero except for to, addresses, peer, join, psk and has_psk. Return 0, or -errno
- * with the message set.
+ * Join with a message over the connection. The struct must be zero except for connection, peer and join. Return 0, or
+ * -errno with the message set.
  */
 int fpisa_link_start(struct fpisa_link *l);
 
@@ -113,10 +98,37 @@ int fpisa_link_wait_joined(struct fpisa_link *l, uint64_t timeout_ns, uint64_t s
 int fpisa_link_wait(struct fpisa_link *l, struct fpisa_clock *clock, uint64_t timeout_ns);
 
 /*
- * End the thread. If the group is complete, first report the number of completed calls to the manager. In a child, only
- * free memory.
+ * Remove the link from its connection, and end the use of the connection. If the group is complete, first report the number of completed calls to the
+ * manager. In a child, only free memory.
  */
 void fpisa_link_stop(struct fpisa_link *l);
+
+/* -- for the thread of the connection --------------------------------------------- */
+
+/*
+ * Send the first messages of a rank. To a restarted manager, send the rank's identity, the failed jobs, and the call
+ * for which the rank waits. This function and the next two return 0, or -errno with the message set.
+ */
+int fpisa_link_greet(struct fpisa_link *l);
+
+/* Send news of this rank to the manager. */
+int fpisa_link_tell(struct fpisa_link *l);
+
+/* Send the last messages of the rank. */
+int fpisa_link_leave(struct fpisa_link *l);
+
+/*
+ * Handle the end of the connection with error `rc`, whose message is `why`. Fail the group if not all ranks have joined
+ * yet. Later, fail the group only if the manager refuses it.
+ */
+void fpisa_link_lost(struct fpisa_link *l, int rc, const char *why);
+
+/* Fail the group if the manager, or the manager and the aggregator, have been silent for too long. */
+void fpisa_link_check(struct fpisa_link *l, uint64_t now);
+
+int fpisa_link_is_joined(struct fpisa_link *l);	  /* return whether all ranks have joined */
+int fpisa_link_is_stopping(struct fpisa_link *l); /* return whether the link is to be removed */
+int fpisa_link_wants(struct fpisa_link *l);	  /* return whether the link needs a connection */
 
 /* -- messages.c ------------------------------------------------------------------ */
 

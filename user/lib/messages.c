@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include "base/clock.h"
 #include "handle.h"
 #include "hold.h"
@@ -109,7 +108,7 @@ void fpisa_link_send(struct fpisa_link *l, const struct fpisa_manager_message *m
 {
 	if (l->unsent < (int)(sizeof(l->queue) / sizeof(l->queue[0])))
 		l->queue[l->unsent++] = *m;
-	eventfd_write(l->wake, 1);
+	fpisa_connection_wake(l->connection);
 }
 
 /* Bind the job's handle. Release the lock for this, because opening a socket takes time. */
@@ -192,8 +191,6 @@ static void take_joined(struct fpisa_link *l, const struct fpisa_manager_joined 
 void fpisa_link_hear(struct fpisa_link *l, const struct fpisa_manager_message *m)
 {
 	pthread_mutex_lock(&l->lock);
-	l->heard = 1;
-	l->heard_ns = fpisa_now();
 	switch ((enum fpisa_manager_type)m->type) {
 	case FPISA_MANAGER_PENDING:
 		take_pending(l, &m->members);

@@ -23,7 +23,10 @@
 #define MANAGER_CONNECTIONS (GROUPS * FPISA_MAX_WORKERS + 2 * MANAGER_LARGE + AGGREGATORS + 2 * MANAGER_WAITING)
 #define MANAGER_DESCRIPTORS (MANAGER_CONNECTIONS + 64)
 
-/* A connection that makes requests. It belongs to the caller of these functions, and stays until manager_lost(). */
+/*
+ * A rank's place on a connection, or an aggregator. It belongs to the caller of these functions, and stays until
+ * manager_lost() or hang_up().
+ */
 struct manager_caller {
 	struct fpisa_address address, local; /* the connection's peer, and our address to which it connected */
 	char owner[FPISA_PSK_NAME];	     /* name of its key; "" without a key */
@@ -64,7 +67,10 @@ struct manager_made {
 
 struct manager_ops {
 	void (*send)(void *arg, struct manager_caller *to, const struct fpisa_manager_message *m);
-	/* End the connection after its messages have been sent. Its rank has left the group. */
+	/*
+	 * The caller's rank has left its group or was refused. If no other caller of the connection is in a group, end the
+	 * connection after its messages have been sent.
+	 */
 	void (*hang_up)(void *arg, struct manager_caller *who);
 	/* Log that this connection was refused. If a job is refused, the connection belongs to any of its ranks. */
 	void (*refused)(void *arg, const struct manager_caller *who, enum fpisa_manager_reason reason, const char *text);

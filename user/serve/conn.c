@@ -23,6 +23,7 @@
 #define TURN 64	    /* maximum number of messages, or reads of discarded bytes, before other connections get a turn */
 #define STRANGERS 8 /* maximum number of events of connections outside groups, between events of ranks in groups */
 #define ACCEPTS 16  /* maximum number of new connections in one of these events */
+#define CONN_MEMBERS (2 * GROUPS) /* maximum number of groups that share a connection, besides the first */
 
 /* -- sockets ---------------------------------------------------------------- */
 
@@ -55,12 +56,13 @@ int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 po
 /* Count a refusal and log it. */
 static void note_refusal(struct conns_of *s, struct conn *c, enum fpisa_manager_reason reason, const char *text)
 {
-	const char *name = c->caller.place >= 0 ? s->manager->group[c->caller.place].record.name : NULL;
+	const struct manager_caller *caller = &c->first.caller;
+	const char *name = caller->place >= 0 ? s->manager->group[caller->place].record.name : NULL;
 
 	s->manager->count.refused[reason]++;
 	refusals_say(&s->refusals, s->manager->now_ms,
-		     &(struct refusal){.address = c->caller.address,
-				       .key = *c->caller.owner ? c->caller.owner : fpisa_channel_identity(c->channel),
+		     &(struct refusal){.address = caller->address,
+				       .key = *caller->owner ? caller->owner : fpisa_channel_identity(c->channel),
 				       .group = name,
 				       .reason = reason,
 				       .text = text});
@@ -84,7 +86,7 @@ static struct fpisa_address host_of(const struct fpisa_address *a)
 
 static void start_waiting(struct conns_of *s, struct conn *c)
 {
-	const struct fpisa_address host = host_of(&c->caller.address);
+	const struct fpisa_address host = host_of(&c->first.caller.address);
 	struct conn_host *free = NULL, *own = NULL;
 
 	for (int i = 0; i <= MANAGER_WAITING; i++) {
@@ -113,12 +115,91 @@ static void stop_waiting(struct conns_of *s, struct conn *c)
 	TAILQ_REMOVE(&s->wait, c, stranger_link);
 }
 
+/* -- the members of a connection -------------------------------------------------- */
+
+struct conn *conn_of(const struct manager_caller *c)
+{
+	return ((const struct conn_member *)c)->conn;
+}
+
+static bool is_member(const struct conn_member *m)
+{
+	return m->caller.place >= 0 || m->caller.aggregator;
+}
+
+/* Return whether the connection belongs to a rank in a group, or to an aggregator. */
+static bool is_known(const struct conn *c)
+{
+	const struct conn_member *m;
+
+	TAILQ_FOREACH(m, &c->others, link)
+		if (is_member(m))
+			return true;
+	return is_member(&c->first);
+}
+
+static void remove_member(struct conn_member *m)
+{
+	TAILQ_REMOVE(&m->conn->others, m, link);
+	m->conn->n_others--;
+	free(m);
+}
+
+static void remove_ended(struct conn *c)
+{
+	struct conn_member *m, *next;
+
+	for (m = TAILQ_FIRST(&c->others); m; m = next) {
+		next = TAILQ_NEXT(m, link);
+		if (m->over)
+			remove_member(m);
+	}
+}
+
+static struct conn_member *add_member(struct conn *c, __u64 number)
+{
+	struct conn_member *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return NULL;
+	m->caller = c->first.caller;
+	m->caller.place = -1;
+	m->caller.aggregator = 0;
+	m->conn = c;
+	m->number = c->highest = number;
+	TAILQ_INSERT_TAIL(&c->others, m, link);
+	c->n_others++;
+	return m;
+}
+
+/* Find the member of a number. Return NULL if its group has ended, or if the number is new. */
+static struct conn_member *find_member(struct conn *c, __u64 number)
+{
+	struct conn_member *m = TAILQ_FIRST(&c->others);
+
+	if (!number)
+		return c->first.over ? NULL : &c->first;
+	while (m && (m->over || m->number != number))
+		m = TAILQ_NEXT(m, link);
+	return m;
+}
+
+/* End the rank of each member, because the connection has ended. */
+static void lose_members(struct conns_of *s, struct conn *c, enum fpisa_manager_cause cause)
+{
+	struct conn_member *m;
+
+	TAILQ_FOREACH(m, &c->others, link)
+		manager_lost(s->manager, &m->caller, cause);
+	manager_lost(s->manager, &c->first.caller, cause);
+}
+
 /* -- the end of a connection ----------------------------------------------------- */
 
 static void end(struct conns_of *s, struct conn *c, enum fpisa_manager_cause cause)
 {
 	stop_waiting(s, c);
-	manager_lost(s->manager, &c->caller, cause);
+	lose_members(s, c, cause);
 	if (c->closing) {
 		TAILQ_REMOVE(&s->closing, c, stranger_link);
 		s->n_closing--;
@@ -128,6 +209,8 @@ static void end(struct conns_of *s, struct conn *c, enum fpisa_manager_cause cau
 	TAILQ_REMOVE(&s->all, c, link);
 	s->n--;
 	fpisa_channel_close(c->channel);
+	while (!TAILQ_EMPTY(&c->others))
+		remove_member(TAILQ_FIRST(&c->others));
 	free(c);
 }
 
@@ -157,7 +240,7 @@ static void refuse_bad(struct conns_of *s, struct conn *c, enum fpisa_manager_re
 {
 	note_refusal(s, c, reason, text);
 	fpisa_channel_refuse(c->channel, reason, text);
-	manager_lost(s->manager, &c->caller, FPISA_MANAGER_BROKE);
+	lose_members(s, c, FPISA_MANAGER_BROKE);
 	c->broken = true;
 	shutdown(fpisa_channel_fd(c->channel), SHUT_WR);
 	start_closing(s, c);
@@ -195,25 +278,32 @@ static void mark(struct conns_of *s, struct conn *c)
 
 void conn_send(void *arg, struct manager_caller *to, const struct fpisa_manager_message *m)
 {
+	const struct conn_member *member = (const struct conn_member *)to;
+	struct fpisa_manager_message own = *m;
 	struct conns_of *s = arg;
-	struct conn *c = (struct conn *)to;
+	struct conn *c = member->conn;
 
+	if (m->type != FPISA_MANAGER_PONG)
+		own.number = member->number;
 	/*
 	 * An event can produce more messages than a channel holds. For example, a rank that reconnects gets a message
 	 * for each rank that has left.
 	 */
-	if (!c->closing && fpisa_channel_send(c->channel, m) &&
-	    (fpisa_channel_flush(c->channel) || fpisa_channel_send(c->channel, m)))
+	if (!c->closing && fpisa_channel_send(c->channel, &own) &&
+	    (fpisa_channel_flush(c->channel) || fpisa_channel_send(c->channel, &own)))
 		c->deaf = true;
 	mark(s, c);
 }
 
 void conn_hang_up(void *arg, struct manager_caller *who)
 {
+	struct conn_member *member = (struct conn_member *)who;
 	struct conns_of *s = arg;
-	struct conn *c = (struct conn *)who;
+	struct conn *c = member->conn;
 
-	start_closing(s, c);
+	member->over = true;
+	if (!is_known(c))
+		start_closing(s, c);
 	mark(s, c);
 }
 
@@ -223,37 +313,59 @@ static void want(struct conns_of *s, struct conn *c)
 
 	if (fpisa_channel_events(c->channel) & POLLOUT)
 		e.events |= EPOLLOUT;
-	epoll_ctl(c->member ? s->epoll : s->strangers, EPOLL_CTL_MOD, fpisa_channel_fd(c->channel), &e);
+	epoll_ctl(c->known ? s->epoll : s->strangers, EPOLL_CTL_MOD, fpisa_channel_fd(c->channel), &e);
 }
 
 /* Register a connection whose rank is in a group for its own events. */
-static void become_member(struct conns_of *s, struct conn *c)
+static void become_known(struct conns_of *s, struct conn *c)
 {
 	struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
 
 	epoll_ctl(s->strangers, EPOLL_CTL_DEL, fpisa_channel_fd(c->channel), NULL);
-	c->member = true;
+	c->known = true;
 	if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, fpisa_channel_fd(c->channel), &e))
 		c->deaf = true; /* conns_tick() ends the connection */
 }
 
-/* Return whether the connection belongs to a rank in a group, or to an aggregator. */
-static bool is_known(const struct conn *c)
+/*
+ * Find the member that a message is for. A message with a new number begins a member. Return NULL if the message is for
+ * a group that has ended, which the rank did not know yet, or if the connection must end.
+ */
+static struct conn_member *member_of(struct conns_of *s, struct conn *c, const struct fpisa_manager_message *m)
 {
-	return c->caller.place >= 0 || c->caller.aggregator;
+	const __u64 number = m->type == FPISA_MANAGER_PING ? 0 : m->number;
+	struct conn_member *member = m->type == FPISA_MANAGER_PING ? &c->first : find_member(c, number);
+
+	if (member || number <= c->highest)
+		return member;
+	if (c->n_others == CONN_MEMBERS) {
+		refuse_bad(s, c, FPISA_MANAGER_R_busy,
+			   "the connection has too many groups; join with another connection");
+		return NULL;
+	}
+	member = add_member(c, number);
+	if (!member)
+		c->deaf = true; /* conns_tick() ends the connection */
+	return member;
 }
 
 static void take(struct conns_of *s, struct conn *c, const struct fpisa_manager_message *m)
 {
-	if (!*c->caller.owner)
-		snprintf(c->caller.owner, sizeof(c->caller.owner), "%s", fpisa_channel_name(c->channel));
+	struct conn_member *member;
+
+	if (!*c->first.caller.owner)
+		snprintf(c->first.caller.owner, sizeof(c->first.caller.owner), "%s", fpisa_channel_name(c->channel));
+	member = member_of(s, c, m);
+	if (!member)
+		return;
 	if (m->type == FPISA_MANAGER_JOIN)
-		c->caller.here = fpisa_address_is_here(&c->caller.address);
-	manager_message(s->manager, &c->caller, m);
+		member->caller.here = fpisa_address_is_here(&member->caller.address);
+	manager_message(s->manager, &member->caller, m);
+	remove_ended(c);
 	if (!is_known(c))
 		return;
-	if (!c->member)
-		become_member(s, c);
+	if (!c->known)
+		become_known(s, c);
 	stop_waiting(s, c);
 }
 
@@ -267,6 +379,7 @@ void conn_work(struct conns_of *s, struct conn *c)
 			end(s, c, FPISA_MANAGER_BROKE);
 		return;
 	}
+	remove_ended(c);
 	for (int i = 0; rc > 0 && i < TURN; i++) {
 		rc = fpisa_channel_work(c->channel, &m);
 		if (rc > 0 && !c->closing)
@@ -367,7 +480,9 @@ static void add(struct conns_of *s, int fd, struct fpisa_address address, struct
 		free(c);
 		return;
 	}
-	c->caller = (struct manager_caller){.address = address, .local = local, .place = -1};
+	c->first.caller = (struct manager_caller){.address = address, .local = local, .place = -1};
+	c->first.conn = c;
+	TAILQ_INIT(&c->others);
 	c->until_ms = s->manager->now_ms + FPISA_MANAGER_GREETING_MS;
 	e.data.ptr = c;
 	TAILQ_INSERT_TAIL(&s->all, c, link);

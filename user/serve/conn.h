@@ -19,8 +19,24 @@ struct conn_host {
 	int n; /* number of the host's connections that are not in a group; 0: the entry is free */
 };
 
-struct conn {
+struct conn;
+
+/* A rank's place in one of the groups that share a connection. */
+struct conn_member {
 	struct manager_caller caller; /* must be the first member */
+	TAILQ_ENTRY(conn_member) link;
+	struct conn *conn;
+	__u64 number; /* number of the group on the connection */
+	bool over;    /* the rank has left the group, or was refused; later messages of this number are ignored */
+};
+
+TAILQ_HEAD(conn_members, conn_member);
+
+struct conn {
+	struct conn_member first;   /* member of number 0, which is also the aggregator of the connection */
+	struct conn_members others; /* members of other numbers */
+	int n_others;
+	__u64 highest; /* highest number that the connection has used; numbers are not used again */
 	TAILQ_ENTRY(conn) link, dirty_link, stranger_link;
 	/* host of a connection that is not in a group yet; NULL: the connection has been in a group, or was refused */
 	struct conn_host *host;
@@ -28,7 +44,7 @@ struct conn {
 	bool closing; /* in the list `closing`: the connection ends after its last messages are sent */
 	bool dirty;
 	bool deaf;	/* the peer does not read its messages */
-	bool member;	/* the connection is or was in a group, so the loop handles its events */
+	bool known;	/* the connection is or was in a group, so the loop handles its events */
 	bool broken;	/* all input is discarded */
 	__u64 until_ms; /* deadline for joining or for the end of the connection */
 };
@@ -55,6 +71,9 @@ struct conns_of {
  * data of the event for connections outside groups is NULL.
  */
 int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 port);
+
+/* Return the connection of a caller that conn.c has given to the manager. */
+struct conn *conn_of(const struct manager_caller *c);
 
 void conns_strangers(struct conns_of *s);	    /* handle a few events of connections outside groups */
 void conn_work(struct conns_of *s, struct conn *c); /* handle a connection that can be read or written */

@@ -199,7 +199,7 @@ static void hear_aggregators(struct serve *s)
 {
 	for (int i = 0; i < AGGREGATORS; i++)
 		if (s->manager.aggregator[i].caller)
-			conn_work(&s->conns, (struct conn *)s->manager.aggregator[i].caller);
+			conn_work(&s->conns, conn_of(s->manager.aggregator[i].caller));
 }
 
 static void time_passes(struct serve *s)

@@ -18,7 +18,8 @@ from ._library import (FANOUTS, MODES, OVERFLOWS, PIPELINES, ROUNDINGS, TRANSPOR
 def group_options(*, key_file: Union[str, os.PathLike[str], None] = None, join_timeout: float = 10.0,
                   timeout: Optional[float] = None, window: int = 0, elements: int = 0, mode: str = "default",
                   pipeline: str = "default", overflow: str = "default", transport: str = "udp",
-                  restore: bool = False, rounding: str = "default", fanout: str = "default") -> GroupOptions:
+                  restore: bool = False, rounding: str = "default", fanout: str = "default",
+                  share: bool = False) -> GroupOptions:
     """Return the library's options for the options of Group."""
     return GroupOptions(
         key_file=text(None if key_file is None else os.fsencode(key_file), "key_file"),
@@ -27,7 +28,7 @@ def group_options(*, key_file: Union[str, os.PathLike[str], None] = None, join_t
         mode=number_of(MODES, mode, "mode"), pipeline=number_of(PIPELINES, pipeline, "pipeline"),
         overflow=number_of(OVERFLOWS, overflow, "overflow"), transport=number_of(TRANSPORTS, transport, "transport"),
         restore=bool(restore), rounding=number_of(ROUNDINGS, rounding, "rounding"),
-        fanout=number_of(FANOUTS, fanout, "fanout"))
+        fanout=number_of(FANOUTS, fanout, "fanout"), share=bool(share))
 
 
 def join(host: Optional[str], name: str, rank: int, size: int, options: GroupOptions) -> ctypes.c_void_p:
@@ -56,6 +57,7 @@ class Group(Caller):
     fanout        "multicast", which is used only if possible, or "unicast", which other hosts cannot receive. By default the
                   manager chooses
     restore       whether a failed in-place call restores the array
+    share         whether the group shares its connection to the manager with all groups of this process that share it
 
     All ranks must make the same calls in the same order. Threads may share a group if their calls have different tags. A
     `with` statement closes the group.
@@ -65,11 +67,12 @@ class Group(Caller):
                  key_file: Union[str, os.PathLike[str], None] = None, join_timeout: float = 10.0,
                  timeout: Optional[float] = None, window: int = 0, elements: int = 0, mode: str = "default",
                  pipeline: str = "default", overflow: str = "default", transport: str = "udp",
-                 restore: bool = False, rounding: str = "default", fanout: str = "default") -> None:
+                 restore: bool = False, rounding: str = "default", fanout: str = "default",
+                 share: bool = False) -> None:
         pointer = join(host, name, rank, size, group_options(
             key_file=key_file, join_timeout=join_timeout, timeout=timeout, window=window, elements=elements, mode=mode,
             pipeline=pipeline, overflow=overflow, transport=transport, restore=restore, rounding=rounding,
-            fanout=fanout))
+            fanout=fanout, share=share))
         self.name, self.rank, self.size = name, rank, size
         self._open(pointer, _leave)
 

@@ -54,7 +54,7 @@ class GroupOptions(Sized):
     _fields_ = [("size", c_size_t), ("key_file", c_char_p), ("join_timeout_ms", c_uint32), ("timeout_ms", c_uint32),
                 ("window", c_uint32), ("elements", c_uint16), ("mode", c_uint8), ("pipeline", c_uint8),
                 ("overflow", c_uint32), ("transport", c_uint32), ("restore", c_uint64), ("rounding", c_uint8),
-                ("fanout", c_uint8)]
+                ("fanout", c_uint8), ("share", c_uint8)]
 
 
 class MemOptions(Sized):

@@ -232,6 +232,7 @@ static struct fpisa_manager_message refusal(enum fpisa_manager_reason reason, co
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_REFUSED);
 
+	m.number = FPISA_MANAGER_EVERY;
 	m.refusal = (struct fpisa_manager_refusal){.reason = reason, .index = FPISA_MANAGER_NO_JOB};
 	snprintf(m.refusal.text, sizeof(m.refusal.text), "%s", text);
 	return m;
@@ -480,6 +481,11 @@ int fpisa_channel_work(struct fpisa_channel *c, struct fpisa_manager_message *m)
 						   NO_MESSAGE);
 	*m = c->taken.message;
 	return 1;
+}
+
+int fpisa_channel_room(const struct fpisa_channel *c)
+{
+	return (int)((sizeof(c->queue) - c->out) / FPISA_MANAGER_BYTES);
 }
 
 int fpisa_channel_flushed(const struct fpisa_channel *c)

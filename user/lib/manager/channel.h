@@ -96,6 +96,9 @@ void fpisa_channel_forget(struct fpisa_channel *c);
 /* Send as much as possible now, and receive no message. Return 0, or an error as fpisa_channel_work() does. */
 int fpisa_channel_flush(struct fpisa_channel *c);
 
+/* Return how many further messages fit into the queue. */
+int fpisa_channel_room(const struct fpisa_channel *c);
+
 /* Return whether all queued messages have been sent. */
 int fpisa_channel_flushed(const struct fpisa_channel *c);
 

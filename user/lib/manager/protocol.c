@@ -294,16 +294,24 @@ static int body_valid(const struct fpisa_manager_message *m)
 	return 0;
 }
 
+/* Return whether the type may have this number. */
+static int number_valid(enum fpisa_manager_type type, __u64 number)
+{
+	const int of_aggregator = (type >= FPISA_MANAGER_REGISTER && type <= FPISA_MANAGER_ENDED) ||
+				  type >= FPISA_MANAGER_REGISTERED,
+		  any = type == FPISA_MANAGER_PING || type == FPISA_MANAGER_PONG || type == FPISA_MANAGER_REFUSED;
+
+	return any || (of_aggregator ? !number : number != FPISA_MANAGER_EVERY);
+}
+
 enum fpisa_manager_reason fpisa_manager_check(const struct fpisa_manager_message *m, enum fpisa_manager_side from)
 {
-	int ping = m->type == FPISA_MANAGER_PING || m->type == FPISA_MANAGER_PONG;
-
 	if (m->magic != FPISA_MANAGER_MAGIC)
 		return FPISA_MANAGER_R_malformed;
 	/* Other versions of the protocol may differ in everything except the form of a refusal. */
 	if (m->version != FPISA_MANAGER_VERSION)
 		return FPISA_MANAGER_R_version;
-	if (!is_type(m->type, from) || (m->number && !ping) || !body_valid(m))
+	if (!is_type(m->type, from) || !number_valid((enum fpisa_manager_type)m->type, m->number) || !body_valid(m))
 		return FPISA_MANAGER_R_malformed;
 	for (size_t i = used((enum fpisa_manager_type)m->type); i < sizeof(m->body); i++)
 		if (m->body[i])

@@ -13,10 +13,11 @@
 #include "lib/base/shards.h"
 
 #define FPISA_MANAGER_MAGIC 0x47504d46u /* the bytes "FMPG"; a TLS connection begins with 0x16 */
-#define FPISA_MANAGER_VERSION 3
+#define FPISA_MANAGER_VERSION 4
 #define FPISA_MANAGER_BYTES 256	     /* size of every message */
 #define FPISA_MANAGER_NAME 64	     /* size of a group's name, including the terminating 0 */
 #define FPISA_MANAGER_TEXT 224	     /* size of the text of a refusal, including the terminating 0 */
+#define FPISA_MANAGER_EVERY ~0ull    /* number in a refusal that concerns all groups of a connection */
 #define FPISA_MANAGER_JOBS 8	     /* maximum number of jobs of a group */
 #define FPISA_MANAGER_LEAST_WINDOW 8 /* smallest window to which the manager shrinks a window */
 
@@ -267,7 +268,11 @@ struct fpisa_manager_message {
 	__u32 magic;
 	__u16 version;
 	__u16 type;
-	__u64 number; /* PING: any number; PONG: the number of the PING; else 0 */
+	/*
+	 * PING: any number; PONG: the number of the PING; messages of aggregators and to them: 0. All other messages concern
+	 * the group that has this number on the connection, and FPISA_MANAGER_EVERY means all groups of the connection.
+	 */
+	__u64 number;
 	union {
 		struct fpisa_manager_join join; /* JOIN, RETURN */
 		struct fpisa_manager_ask ask;

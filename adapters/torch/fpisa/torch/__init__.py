@@ -117,7 +117,8 @@ def _make(options: Dict[str, Any], store: Any, rank: int, size: int, timeout: da
     store = torch.distributed.PrefixStore(str(store.add(f"fpisa of {rank}", 1)), store)
     inner = torch.distributed.ProcessGroupGloo(torch.distributed.PrefixStore("gloo", store), rank, size, timeout=timeout)
     seconds = min(timeout.total_seconds(), MOST_S)
-    group = join(_settings["host"], _name(store, rank), rank, size, group_options(join_timeout=seconds, timeout=seconds, **options))
+    group = join(_settings["host"], _name(store, rank), rank, size, group_options(
+        join_timeout=seconds, timeout=seconds, share=True, **options))
     return _backend.ProcessGroup(inner, _nccl(store, rank, size, timeout), group.value, rank, size, ranks, timeout,
                                  functools.partial(_make, options))
 

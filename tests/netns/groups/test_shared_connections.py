@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Test groups of a process that share its connection to the manager (options.share)."""
+import os
+import time
+
+import pytest
+
+from lab import PORT, SLOW, once_within, wait_until
+
+ECONNRESET, EEXIST = 104, 17
+pytestmark = pytest.mark.families(spread=True)
+
+
+def connections(g):
+    """Count the connections of ranks at the manager."""
+    return len(g.net.agg.run("ss", "-Htn", "state", "established", "sport", "=", f":{PORT}").splitlines())
+
+
+def right(ranks, steps, size):
+    """Check the next answers of the ranks, whose sums have `size` ranks."""
+    for rank in ranks:
+        for _ in range(steps):
+            answer = rank.line()
+            assert answer["rc"] == 0 and answer.get("first", size * (size + 1) / 2) == size * (size + 1) / 2, answer
+
+
+def halves(g, first, *steps, **more):
+    """Let four ranks join a group, make the steps `first` of it, and join a group of two. Return the ranks, whose next steps are given as
+    functions of the rank."""
+    return [g.start(r, "world", r, 4, *first, {"join": f"half{r // 2}", "rank": r % 2, "size": 2}, *(step(r) for step in steps), **more)
+            for r in range(4)]
+
+
+def in_half(step):
+    return lambda r: {"in": f"half{r // 2}", **step}
+
+
+@pytest.mark.parametrize("share", (1, 0))
+def test_connections(groups, share):
+    """A process has one connection for all groups that share it, and otherwise one for each. Sums of all groups are right."""
+    g = groups(4)
+    ranks = halves(g, [{"sum": "float32"}], in_half({"sum": "float32"}), in_half({"sum": "int32"}), hold=True, share=share)
+    right(ranks, 2, 4)
+    right(ranks, 3, 2)
+    assert connections(g) == (4 if share else 8)
+
+
+def test_killed_rank(groups):
+    """The death of a process is named within 1 s in each of its groups. A group without this process goes on."""
+    g = groups(4)
+
+    def killed():
+        go = os.path.join(g.folder, f"go{time.monotonic()}")
+        ranks = halves(g, [{"sum": "float32"}], in_half({"sum": "float32"}), lambda r: {"sum": "float32", "late": 1000 * (r == 1), "anyway": True},
+                       lambda r: {"until": go}, in_half({"sum": "float32", "anyway": True}), hold=True, share=1)
+        right(ranks[:1] + ranks[2:], 2, 4)
+        right(ranks[:1] + ranks[2:], 2, 2)
+        ranks[1].kill()
+        began = time.monotonic()
+        for r in 0, 2, 3:
+            answer = ranks[r].line()
+            assert answer["rc"] == -ECONNRESET and answer["missing"] == 1 << 1 and "rank 1 is gone: its process ended" in answer["error"], answer
+            late = answer["ended"] - began
+        with open(go, "w"):
+            answers = [ranks[r].line() for r in (0, 2, 3)]
+        assert answers[0]["rc"] == -ECONNRESET and answers[0]["missing"] == 1 << 1 and answers[0]["s"] < 1 * SLOW, answers[0]
+        assert [a["rc"] for a in answers[1:]] == [0, 0], answers
+        for rank in ranks:
+            rank.kill()
+        g.settle()
+        return late
+
+    once_within(1, killed)
+
+
+@pytest.mark.parametrize("first", ("world", "half"))
+def test_leaving(groups, first):
+    """A group ends while another goes on over the same connection, in either order. Another group joins over it afterwards. The last group
+    that is left ends the connection."""
+    g = groups(4)
+    of = {"world": lambda step: lambda r: step, "half": in_half}
+    goes_on = of["half" if first == "world" else "world"]
+
+    def again(step):
+        return lambda r: {"in": f"again{r // 2}", **step}
+
+    ranks = halves(g, [{"sum": "float32"}], in_half({"sum": "float32"}), of[first]({"leave": True}), goes_on({"sum": "float32"}),
+                   lambda r: {"join": f"again{r // 2}", "rank": r % 2, "size": 2}, again({"sum": "float64"}), goes_on({"leave": True}),
+                   again({"sum": "float64"}), lambda r: {"until": os.path.join(g.folder, "go")}, again({"leave": True}), hold=True, share=1)
+    size = 2 if first == "world" else 4
+    right(ranks, 2, 4)
+    right(ranks, 3, 2)
+    right(ranks, 2, size)
+    right(ranks, 3, 2)
+    assert connections(g) == 4
+    names = {group["name"] for group in g.net.json("group", "list")}
+    assert names == {"again0", "again1"}
+    with open(os.path.join(g.folder, "go"), "w"):
+        right(ranks, 1, 2)
+    g.settle()
+
+
+def test_refused(groups):
+    """A refused group leaves the other groups of the connection as they are."""
+    g = groups(2)
+    other = g.start(1, "taken", 0, 1, {"sum": "float32"}, hold=True)
+    assert [other.line()["rc"] for _ in range(2)] == [0, 0]
+    rank = g.start(0, "own", 0, 1, {"sum": "float32"}, {"join": "taken", "rank": 0, "size": 1, "anyway": True}, {"sum": "float32"},
+                   {"join": "third", "rank": 0, "size": 1}, {"in": "third", "sum": "int32"}, hold=True, share=1)
+    answers = [rank.line() for _ in range(6)]
+    assert [a["rc"] for a in answers] == [0, 0, -EEXIST, 0, 0, 0], answers
+    assert "group taken: a group of this name exists" in answers[2]["error"]
+    assert connections(g) == 2
+
+
+def test_restart(groups):
+    """After a restart of the manager, all groups of the connection return, and get jobs for further types."""
+    g = groups(4)
+    go = os.path.join(g.folder, "go")
+    ranks = halves(g, [{"sum": "float32"}], in_half({"sum": "float32"}), lambda r: {"until": go}, in_half({"sum": "float64"}),
+                   in_half({"sum": "float32"}), hold=True, share=1)
+    right(ranks, 2, 4)
+    right(ranks, 2, 2)
+    g.kill()
+    g.serve()
+    wait_until("the ranks to return", lambda: connections(g) == 4)
+    with open(go, "w"):
+        right(ranks, 2, 2)
+    assert connections(g) == 4
+    for rank in ranks:
+        rank.kill()
+    g.settle()
