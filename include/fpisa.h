@@ -456,7 +456,7 @@ int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, s
  * and recv must not overlap. recv may be NULL if counts[rank] is 0. An in-place call does not write the other parts of
  * send. The call sends as many frames as the all-reduce, but a rank receives only the headers of results outside of its
  * part (fpisa-wire(7), section 6.4). If each rank's host has an aggregator of the group, the results of a rank's part
- * come from its own host (doc/protocol.md, section 10). Errors and the lifetime of the request are those of
+ * come from its own host. Errors and the lifetime of the request are those of
  * fpisa_group_start() and fpisa_group_allreduce(). Also:
  *
  * -EINVAL	counts do not add up to count; or counts is NULL and count is not a multiple of the group's size; or
