@@ -43,7 +43,7 @@ def leaf(worker, address=ADDRESS):
 def moves(net, fix):
     """Check that the advice moves the datapath, and the job with it, from p0 to up0."""
     net.agg.try_run(FPISA, "load", "p0")  # a port of a bond is refused here, but was loaded before
-    assert add(net, *net.addresses) == f"fpisa: warning: up0: this datapath is on p0, below it, so job 1 does not receive frames there; {fix}\n"
+    assert add(net, *net.addresses) == f"fpisa: warning: up0: this datapath is on p0, below it, so job 1 does not receive frames there; run {fix}\n"
     refused(net, ["load", "up0", "--mode", "skb"], "up0: a datapath is on p0, below it, and workers cannot join with both; first run fpisa unload p0")
     f = examine(net.agg)["job 1", "port"]
     assert f["fix"] == fix and "ranks 0,1 are behind up0: this datapath is on p0, below it" in f["text"]
@@ -86,7 +86,7 @@ def test_vrf(made):
     net.fpisa("load", "p0")
     refused(net, ["job", "add", 1, "--workers", net.addresses[0], "--address", "10.99.1.1"],
             "job 1: the datapath does not look for worker 10.99.1.2 in a VRF; name its interface, ADDR@DEV, a port of the VRF that 10.99.1.1 is in")
-    refused(net, leaf(f"{net.addresses[0]}@p0", address="10.99.1.1"), "job 2: .*from 10.99.1.1 to the parent; a leaf needs an address")
+    refused(net, leaf(f"{net.addresses[0]}@p0", address="10.99.1.1"), "job 2: .*from 10.99.1.1 to the parent; a leaf's address must be an address of this machine, on an interface outside any VRF")
     assert add(net, *(a + "@p0" for a in net.addresses), address="10.99.1.1") == ""
     net.check_sum(1, address="10.99.1.1")
     assert not [key for key in bad(examine(net.agg)) if key[0] == "job 1"]
