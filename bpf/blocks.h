@@ -159,28 +159,29 @@ GLOBAL_FN int final_block(phv_block *p, const struct fpisa_final *fin, __u32 fmt
 	return 0;
 }
 
-/* Run MAU5 and the division of one lane. This is a function for the same reason. */
-GLOBAL_FN int average_lane(struct fpisa_lane *l, const man_block *m, __u32 i, __u64 d, __u32 fmt)
+/*
+ * Run MAU5 and the division of one lane. This is a function for the same reason. `how` is the format, and the divisor
+ * above it: the kernel 6.1 allows the programs of a call 512 bytes of stack in all.
+ */
+GLOBAL_FN int average_lane(struct fpisa_lane *l, const man_block *m, __u32 i, __u64 how)
 {
-	KEEP_ARGUMENT(fmt);
+	KEEP_ARGUMENT(how);
 	if (!l || !m || i >= FPISA_BLOCK)
 		return 0;
-	average(l, m, i, d, FORMAT(fmt));
+	average(l, m, i, how >> 32, FORMAT(how));
 	return 0;
 }
 
-GLOBAL_FN int average_block(const struct fpisa_exp_block *e, const man_block *m, phv_block *p, __u32 fmt, __u64 d)
+GLOBAL_FN int average_block(const struct fpisa_exp_block *e, const man_block *m, phv_block *p, __u64 how)
 {
-	struct fpisa_format f = FORMAT(fmt);
-
 	if (!e || !m || !p)
 		return 0;
 	FPISA_EACH(i) {
 		struct fpisa_lane l = {.e = e->e[i]};
 
-		average_lane(&l, m, (__u32)i, d, fmt);
+		average_lane(&l, m, (__u32)i, how);
 		p->e[i] = (__u16)l.e;
-		fpisa_put_man(p->m, i, f, l.m);
+		fpisa_put_man(p->m, i, (struct fpisa_format){.rbits = FAMILY_RBITS}, l.m);
 		p->d[i] = (__u16)(l.sign << 15);
 	}
 	return 0;

@@ -218,7 +218,7 @@ GLOBAL_FN int run_mau5(struct fpisa_phv *phv)
 	}
 	if (FAMILY_LIMBS > 1 && fpisa_divides_wide(&phv->final)) {
 		EACH_BLOCK(b, phv)
-			average_block(&e->b[b], &m[b], &p[b], phv->format, phv->final.divisor);
+			average_block(&e->b[b], &m[b], &p[b], (__u64)phv->final.divisor << 32 | (__u32)phv->format);
 		return 0;
 	}
 	EACH_BLOCK(b, phv) {

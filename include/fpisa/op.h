@@ -188,11 +188,12 @@ static __always_inline int fpisa_divides_wide(const struct fpisa_final *fin)
 /* Run MAU5 and the division of an element of FPISA_LIMBS limbs. `collapse` is as in fpisa_exact_read(). */
 #define fpisa_exact_average(l, acc, d, f, collapse)                                \
 	({                                                                         \
-		struct fpisa_lane __once = *(l);                                   \
+		const __u32 __e = (l)->e;                                          \
 		__u32 __shift;                                                     \
                                                                                    \
-		collapse(&__once, acc, FPISA_LIMBS, 1);                            \
-		__shift = (fpisa_clz64_bits((__u64)__once.m) - 1) & 31;            \
+		collapse(l, acc, FPISA_LIMBS, 1);                                  \
+		__shift = (fpisa_clz64_bits((__u64)(l)->m) - 1) & 31;              \
+		(l)->e = __e;                                                      \
 		collapse(l, acc, FPISA_LIMBS, 1ull << __shift);                    \
 		fpisa_quotient(l, (struct fpisa_below){.rest = 0}, d, __shift, f); \
 	})
@@ -200,12 +201,13 @@ static __always_inline int fpisa_divides_wide(const struct fpisa_final *fin)
 /* The same for FP64. `top` is fpisa_exact64_top() or a function that calls it. */
 #define fpisa_exact64_average(l, a, i, d, f, top)          \
 	({                                                 \
-		struct fpisa_lane __once = *(l);           \
+		const __u32 __e = (l)->e;                  \
 		struct fpisa_below __below;                \
 		__u32 __shift;                             \
                                                            \
-		top(&__once, a, i, 1, &__below);           \
-		__shift = (1 - __once.e) & 31;             \
+		top(l, a, i, 1, &__below);                 \
+		__shift = (1 - (l)->e) & 31;               \
+		(l)->e = __e;                              \
 		top(l, a, i, 1ull << __shift, &__below);   \
 		fpisa_quotient(l, __below, d, __shift, f); \
 	})

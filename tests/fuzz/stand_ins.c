@@ -14,6 +14,7 @@
 #include "host/stack.h"
 #include "host/veth.h"
 #include "lib/base/address.h"
+#include "cli/report.h"
 #include "stand_ins.h"
 
 bool stand_in_opens;
@@ -52,6 +53,11 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	for (__u32 r = 0; r < j->workers; r++)
 		CHECK(fpisa_is_address(&j->rank[r].addr) && j->rank[r].port && ifindex[r]);
 	return -ENOENT;
+}
+
+int datapath_refuse_own_member(__u32 query, const char *address)
+{
+	return refuse(-EINVAL, "query %u: %s is an address of this machine", query, address);
 }
 
 int datapath_job_check(__u32 job, struct fpisa_job *j)
