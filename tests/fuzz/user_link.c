@@ -32,11 +32,6 @@ static size_t number_of(const struct fpisa *f)
 	return (size_t)(f - handle);
 }
 
-void fpisa_connection_wake(const struct fpisa_connection *c)
-{
-	CHECK(c);
-}
-
 int fpisa_handle_fail(struct fpisa *f, int error, const struct fpisa_ranks *missing, const char *sentence)
 {
 	CHECK(missing && error < 0 && *sentence && !is[number_of(f)].error);
@@ -121,7 +116,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static struct fpisa_connection connection;
+	static struct fpisa_connection connection = {.wake = -1};
 	static struct fpisa_link l;
 
 	memset(&l, 0, sizeof(l));

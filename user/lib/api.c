@@ -161,6 +161,7 @@ int fpisa_mem_open_shards(struct fpisa **out, struct fpisa_mem *const *m, const 
 		rc = fpisa_new(&f, options, shards, weight);
 	if (rc)
 		return rc;
+	f->group_rank = rank;
 	for (uint32_t i = 0; i < shards && !rc; i++) {
 		struct fpisa_shard *s = &f->shard[i];
 

@@ -48,20 +48,6 @@ static int any(struct fpisa_connection *c, int (*is)(struct fpisa_link *l))
 	return 0;
 }
 
-int fpisa_connection_send(const struct fpisa_connection *c, const struct fpisa_link *l,
-			  const struct fpisa_manager_message *m)
-{
-	struct fpisa_manager_message own = *m;
-	int rc;
-
-	own.number = l->number;
-	rc = fpisa_channel_send(c->channel, &own);
-	if (rc != -ENOBUFS || !fpisa_channel_open(c->channel))
-		return rc;
-	rc = fpisa_channel_flush(c->channel);
-	return rc ? rc : fpisa_channel_send(c->channel, &own);
-}
-
 static int awaits_greeting(struct fpisa_link *l)
 {
 	return !l->greeted && fpisa_link_wants(l);
@@ -380,7 +366,7 @@ static void *run(void *arg)
 
 /* -- the groups' threads ----------------------------------------------------------- */
 
-static TAILQ_HEAD(, fpisa_connection) shared = TAILQ_HEAD_INITIALIZER(shared); /* under fpisa_fork_hold() */
+static TAILQ_HEAD(connections, fpisa_connection) shared = TAILQ_HEAD_INITIALIZER(shared); /* under fpisa_fork_hold() */
 
 static void in_child(struct fpisa_fork_hook *h)
 {
@@ -530,11 +516,6 @@ void fpisa_connection_remove(struct fpisa_connection *c, struct fpisa_link *l)
 	while (l->is_listed)
 		pthread_cond_wait(&c->changed, &c->lock);
 	pthread_mutex_unlock(&c->lock);
-}
-
-void fpisa_connection_wake(const struct fpisa_connection *c)
-{
-	eventfd_write(c->wake, 1);
 }
 
 void fpisa_connection_put(struct fpisa_connection *c)

@@ -15,6 +15,7 @@
 
 #include <pthread.h>
 #include <stdint.h>
+#include <sys/eventfd.h>
 #include <sys/queue.h>
 #include "address.h"
 #include "base/error.h"
@@ -76,10 +77,9 @@ void fpisa_connection_remove(struct fpisa_connection *c, struct fpisa_link *l);
 void fpisa_connection_put(struct fpisa_connection *c);
 
 /* Wake the thread, which has messages to send. */
-void fpisa_connection_wake(const struct fpisa_connection *c);
-
-/* Send a link's message with the link's number. Return 0, or -errno with the message set. */
-int fpisa_connection_send(const struct fpisa_connection *c, const struct fpisa_link *l,
-			  const struct fpisa_manager_message *m);
+static inline void fpisa_connection_wake(const struct fpisa_connection *c)
+{
+	eventfd_write(c->wake, 1);
+}
 
 #endif

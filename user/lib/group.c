@@ -104,6 +104,27 @@ static int prepare(struct fpisa_group *g, const char *host, const char *name, ui
 	return rc;
 }
 
+static int start_link(struct fpisa_link *l)
+{
+	int rc = fpisa_link_init(l);
+
+	if (!rc)
+		rc = fpisa_connection_add(l->connection, l);
+	l->started = !rc;
+	return rc;
+}
+
+/* Remove the link from its connection, and end the use of the connection. In a child, only free memory. */
+static void end_link(struct fpisa_link *l)
+{
+	fpisa_link_stop(l);
+	if (l->started)
+		fpisa_connection_remove(l->connection, l);
+	if (l->connection)
+		fpisa_connection_put(l->connection);
+	fpisa_link_free(l);
+}
+
 int fpisa_group_join(struct fpisa_group **out, const char *host, const char *name, uint32_t rank, uint32_t size,
 		     const struct fpisa_group_options *options)
 {
@@ -127,14 +148,14 @@ int fpisa_group_join(struct fpisa_group **out, const char *host, const char *nam
 	if (!rc)
 		rc = fpisa_engine_start(&g->engine);
 	if (!rc)
-		rc = fpisa_link_start(&g->link);
+		rc = start_link(&g->link);
 	if (!rc)
 		rc = fpisa_link_wait_joined(&g->link, g->join_ns, fpisa_now() - began);
 	if (!rc) {
 		*out = g;
 		return 0;
 	}
-	fpisa_link_stop(&g->link);
+	end_link(&g->link);
 	fpisa_missing_at_join = g->link.missing;
 	fpisa_engine_stop(g->engine);
 	free(g);
@@ -359,8 +380,8 @@ void fpisa_group_leave(struct fpisa_group *g)
 
 	if (!g || (!g->link.inherited && fpisa_engine_inside(g->engine)))
 		return;
-	/* After fpisa_link_stop() callbacks cannot start calls, so the number of handles no longer grows. */
-	fpisa_link_stop(&g->link);
+	/* After end_link() callbacks cannot start calls, so the number of handles no longer grows. */
+	end_link(&g->link);
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		f[k] = g->link.job[k].handle;
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "handle.h"
@@ -56,9 +55,19 @@ int fpisa_link_wants(struct fpisa_link *l)
 
 /* -- telling the manager ---------------------------------------------------------- */
 
+/* Send a message with the link's number. Return 0, or -errno with the message set. */
 static int say(const struct fpisa_link *l, const struct fpisa_manager_message *m)
 {
-	return fpisa_connection_send(l->connection, l, m);
+	struct fpisa_channel *channel = l->connection->channel;
+	struct fpisa_manager_message own = *m;
+	int rc;
+
+	own.number = l->number;
+	rc = fpisa_channel_send(channel, &own);
+	if (rc != -ENOBUFS || !fpisa_channel_open(channel))
+		return rc;
+	rc = fpisa_channel_flush(channel);
+	return rc ? rc : fpisa_channel_send(channel, &own);
 }
 
 int fpisa_link_greet(struct fpisa_link *l)
@@ -321,7 +330,7 @@ static void in_child(struct fpisa_fork_hook *h)
 	l->events = -1;
 }
 
-int fpisa_link_start(struct fpisa_link *l)
+int fpisa_link_init(struct fpisa_link *l)
 {
 	pthread_condattr_t a;
 	int rc;
@@ -334,12 +343,8 @@ int fpisa_link_start(struct fpisa_link *l)
 	l->events = -1;
 	l->fork.in_child = in_child;
 	rc = fpisa_fork_add(&l->fork);
-	if (rc) {
+	if (rc)
 		l->fork.in_child = NULL;
-		return rc;
-	}
-	rc = fpisa_connection_add(l->connection, l);
-	l->started = !rc;
 	return rc;
 }
 
@@ -393,10 +398,10 @@ void fpisa_link_stop(struct fpisa_link *l)
 		l->stopping = 1;
 		pthread_mutex_unlock(&l->lock);
 	}
-	if (l->started)
-		fpisa_connection_remove(l->connection, l);
-	if (l->connection)
-		fpisa_connection_put(l->connection);
+}
+
+void fpisa_link_free(struct fpisa_link *l)
+{
 	fpisa_fork_hold();
 	if (l->fork.in_child)
 		fpisa_fork_remove(&l->fork);

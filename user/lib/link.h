@@ -80,10 +80,10 @@ struct fpisa_link {
 };
 
 /*
- * Join with a message over the connection. The struct must be zero except for connection, peer and join. Return 0, or
- * -errno with the message set.
+ * Prepare a link for its connection. The struct must be zero except for connection, peer and join. Return 0, or -errno
+ * with the message set.
  */
-int fpisa_link_start(struct fpisa_link *l);
+int fpisa_link_init(struct fpisa_link *l);
 
 /*
  * Wait until all ranks have joined, for at most timeout_ns, of which spent_ns have passed. Return 0, or -errno with the
@@ -98,10 +98,13 @@ int fpisa_link_wait_joined(struct fpisa_link *l, uint64_t timeout_ns, uint64_t s
 int fpisa_link_wait(struct fpisa_link *l, struct fpisa_clock *clock, uint64_t timeout_ns);
 
 /*
- * Remove the link from its connection, and end the use of the connection. If the group is complete, first report the number of completed calls to the
- * manager. In a child, only free memory.
+ * Let the connection remove the link. If the group is complete, the link first reports the number of completed calls to
+ * the manager.
  */
 void fpisa_link_stop(struct fpisa_link *l);
+
+/* Free what a link has when no connection has it. */
+void fpisa_link_free(struct fpisa_link *l);
 
 /* -- for the thread of the connection --------------------------------------------- */
 
