@@ -4,9 +4,10 @@
  * assumes that a frame starts at NET_IP_ALIGN (2), so the FPISA header lies at 2 + 42 = 44, which is aligned to 4 but
  * not to 8.
  *
- * The egress program and the steering programs read no 64-bit words and are accepted. The entry program and every stage
- * sum the header in 64-bit words, because each can send a reply of its own. The verifier refuses them at these words,
- * for this reason only. So the datapath needs machines that read unaligned words, such as x86-64 and arm64.
+ * The steering programs read no 64-bit words and are accepted. The entry program and every stage sum the header in
+ * 64-bit words, because each can send a reply of its own, and the egress program does so in a result without payload.
+ * The verifier refuses them at these words, for this reason only. So the datapath needs machines that read unaligned
+ * words, such as x86-64 and arm64.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -79,15 +80,12 @@ static void refused_for_header(struct bpf_object *o, const char *name)
 
 static void egress(void **state)
 {
-	struct fpisa_egress_bpf *skel;
+	size_t size;
+	const void *bytes = fpisa_egress_bpf__elf_bytes(&size);
 
 	(void)state;
 	NEED_BPF();
-	skel = fpisa_egress_bpf__open();
-	assert_non_null(skel);
-	strict(skel->obj);
-	assert_int_equal(fpisa_egress_bpf__load(skel), 0);
-	fpisa_egress_bpf__destroy(skel);
+	refused_for_header(bpf_object__open_mem(bytes, size, NULL), "the egress program");
 }
 
 static void steering(void **state)
