@@ -88,6 +88,7 @@ def map_devices():
         of.is_available, of.device_count = (lambda: True), (lambda: size)
         of.synchronize = torch.cuda.set_device = torch.cuda.manual_seed = lambda *args, **options: None
         of.current_stream = Nothing
+    torch.distributed.is_nccl_available = lambda: False  # it would ask for a GPU
     torch.cuda.current_device = torch.accelerator.current_device_index = lambda: 0
     torch.cuda.stream = lambda stream: contextlib.nullcontext()
     torch.cuda.Stream = torch.cuda.Event = torch.Stream = torch.Event = Nothing
