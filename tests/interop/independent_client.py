@@ -157,7 +157,7 @@ class Keepers:
 
 
 class Worker:
-    def __init__(self, address, port, job, token, local_port, timeout, keepers):
+    def __init__(self, address, port, job, token, local_port, timeout, keepers=False):
         self.family, _, _, _, self.server = socket.getaddrinfo(address, port, type=socket.SOCK_DGRAM)[0]
         self.job, self.tags = job, Tags(token) if token else None
         self.deadline = time.monotonic() + timeout

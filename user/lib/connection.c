@@ -126,14 +126,23 @@ static int await_connection(struct fpisa_connection *c)
 	return p[0].revents ? 0 : -ETIMEDOUT;
 }
 
+/* Note for which links this attempt to connect is the last. */
+static void note_last_calls(struct fpisa_connection *c)
+{
+	EACH_LINK(l, c)
+		l->last_call = fpisa_link_is_stopping(l);
+}
+
 /* Connect to the manager. Return 0 with a channel, or -errno with the message set. */
 static int call_manager(struct fpisa_connection *c)
 {
 	const struct fpisa_address to = fpisa_address_from(&c->to[c->at]);
 	char address[FPISA_ADDRESS_LEN];
-	int rc = open_socket(c), error = 0;
+	int rc, error = 0;
 	socklen_t n = sizeof(error);
 
+	note_last_calls(c);
+	rc = open_socket(c);
 	if (!rc)
 		rc = await_connection(c);
 	if (!rc && (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &n) || error))
@@ -286,15 +295,15 @@ static int is_alone(struct fpisa_connection *c, const struct fpisa_link *l)
 /*
  * Send the last messages of a link that is being stopped. A rank whose join has failed has used up its time, so wait only
  * briefly, and do not wait for a manager that has never answered. A rank that leaves between two connections opens a new
- * connection to send LEAVE, because the manager would otherwise report the rank as dead. `refused` says that a connection
- * was refused. Return whether the link can be removed.
+ * connection to send LEAVE, because the manager would otherwise report the rank as dead. `failed` says that an attempt to
+ * connect has failed. Return whether the link can be removed.
  */
-static int let_go(struct fpisa_connection *c, struct fpisa_link *l, int refused)
+static int let_go(struct fpisa_connection *c, struct fpisa_link *l, int failed)
 {
 	const uint64_t now = fpisa_now();
 
 	if (!c->channel || !l->greeted)
-		return refused || !fpisa_link_wants(l);
+		return (failed && l->last_call) || !fpisa_link_wants(l);
 	if (!l->leave_ns)
 		l->leave_ns = now + (fpisa_link_is_joined(l) ? LAST_WORD_MS : GIVEN_UP_MS) * MS;
 	if (!c->heard || now >= l->leave_ns)
@@ -309,13 +318,13 @@ static int let_go(struct fpisa_connection *c, struct fpisa_link *l, int refused)
 	return fpisa_channel_open(c->channel) && !fpisa_channel_flush(c->channel) && fpisa_channel_flushed(c->channel);
 }
 
-static void remove_stopping(struct fpisa_connection *c, int refused)
+static void remove_stopping(struct fpisa_connection *c, int failed)
 {
 	struct fpisa_link *next;
 
 	for (struct fpisa_link *l = next_link(c, NULL); l; l = next) {
 		next = next_link(c, l);
-		if (!fpisa_link_is_stopping(l) || !let_go(c, l, refused))
+		if (!fpisa_link_is_stopping(l) || !let_go(c, l, failed))
 			continue;
 		pthread_mutex_lock(&c->lock);
 		TAILQ_REMOVE(&c->links, l, listed);

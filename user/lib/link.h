@@ -42,6 +42,7 @@ struct fpisa_link {
 	uint64_t number;   /* number of the group on the connection */
 	int greeted;	   /* JOIN or RETURN has been sent over the present connection */
 	int leave_sent;	   /* LEAVE has been sent over it */
+	int last_call;	   /* the last attempt to connect began after the link was to be removed */
 	uint64_t leave_ns; /* time until which LEAVE may be sent; 0: the link is not being stopped */
 	/* The prefix of messages, "HOST: group NAME" */
 	char peer[FPISA_ENDPOINT_LEN + FPISA_MANAGER_NAME + 16];

@@ -47,7 +47,7 @@ AT_ONCE = [
     (b"\x16" + bytes(1000), b"the manager has no keys"),
     *((message(JOIN, version=v), b"has another version of the protocol") for v in (2, 9)),
     *((message(kind), NONE) for kind in (0, FAILED, WAITS, 9, JOINED, JOB, 65535)),
-    (message(JOIN, join(b"a")[16:], number=1), NONE), (join(b""), NONE), (join(b"a b"), NONE), (join(b"a\0b"), NONE),
+    (message(JOIN, join(b"a")[16:], number=2**64 - 1), NONE), (join(b""), NONE), (join(b"a b"), NONE), (join(b"a\0b"), NONE),
     (join(b"x" * 64), NONE), (join(b"a", 0), NONE), (join(b"a", 4097), NONE), (join(b"a", 2, 2), NONE),
     (join(b"a", group=1), NONE), (join(b"a")[:-1] + b"\1", NONE),
     (ask(), b"must come first"), (bound(0, 18100), b"must come first"), (message(LEAVE), b"must come first"),
