@@ -53,6 +53,17 @@ def pins(folder):
     os.rmdir(folder)
 
 
+@contextlib.contextmanager
+def loaded(folder, make, count):
+    """Yield the network that `make` returns, with the pins of its datapaths in `folder`. At the end unload its `count` datapaths."""
+    with pins(folder):
+        net = make()
+        yield net
+        for i in range(count):
+            net.fpisa_at(i, "unload")
+        net.close()
+
+
 def check_shares(chunks, weights, count, elements=256):
     """Check that each aggregator has served its share of the chunks of a call with `count` values and `elements` values per chunk."""
     assert sum(chunks) == -(-count // elements)

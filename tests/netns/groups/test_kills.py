@@ -187,7 +187,7 @@ def test_ranks_of_aggregators(hosts, seconds):  # noqa: F811
         w.replace(victim, start(victim))
         hosts.ranks.append(w.ranks[victim])
         w.until("that all are back", lambda: len(hosts.registered()) == HOSTS - 1)
-        w.until("the next generation", lambda before=joins: all(a > b for a, b in zip(w.joins, before)))
+        next_generation(w, hosts, joins)
         n += 1
     w.until("sums", lambda before=w.calls: w.calls > before)
     report(seconds=round(time.monotonic() - began), rounds=n, killed=killed, ended=ended, calls=w.calls, wrong=w.wrong,

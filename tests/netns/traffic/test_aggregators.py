@@ -6,7 +6,7 @@ import random
 
 import pytest
 import worker
-from aggregators import Switched, check_shares, pins
+from aggregators import Switched, check_shares, loaded
 from lab import FPISA, draw_seed, endpoint, once_within, read_all, read_answers, wait_until
 
 ETIMEDOUT, ESTALE, EPROTO = 110, 116, 71
@@ -61,12 +61,8 @@ def drawn_shares(net, rng):
 
 @pytest.fixture(scope="module")
 def net(mounts, family):
-    with pins(PINS):
-        several = Several(family == "ipv6")
+    with loaded(PINS, lambda: Several(family == "ipv6"), AGGREGATORS) as several:
         yield several
-        for i in range(AGGREGATORS):
-            several.fpisa_at(i, "unload")
-        several.close()
 
 
 @pytest.fixture

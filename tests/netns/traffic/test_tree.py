@@ -7,7 +7,7 @@ import math
 
 import pytest
 import worker
-from aggregators import Switched, pins
+from aggregators import Switched, loaded
 from doctor import examine
 from lab import FPISA, draw_seed, end, endpoint, read_all, read_answers, wait_until
 from routers import reach, router
@@ -79,12 +79,8 @@ def check(procs, seed, **options):
 
 @pytest.fixture(scope="module")
 def net(mounts, family):
-    with pins(PINS):
-        tree = Tree(family == "ipv6")
+    with loaded(PINS, lambda: Tree(family == "ipv6"), LEAVES + 1) as tree:
         yield tree
-        for i in range(LEAVES + 1):
-            tree.fpisa_at(i, "unload")
-        tree.close()
 
 
 @pytest.fixture(params=[None], ids=["open"])

@@ -4,7 +4,7 @@ sums have the bits of a single aggregator's sum, also under loss, after a restar
 import random
 
 import pytest
-from aggregators import check_shares, pins
+from aggregators import check_shares, loaded
 from lab import FPISA, draw_seed, endpoint, once_within, read_all, read_answers, wait_until
 from test_tree import COUNT, JOB, LEAVES, LONG, RANKS, Tree, check
 
@@ -68,12 +68,8 @@ class Roots(Tree):
 
 @pytest.fixture(scope="module")
 def net(mounts, family):
-    with pins(PINS):
-        roots = Roots(family == "ipv6")
+    with loaded(PINS, lambda: Roots(family == "ipv6"), PLACES) as roots:
         yield roots
-        for i in range(PLACES):
-            roots.fpisa_at(i, "unload")
-        roots.close()
 
 
 @pytest.fixture(params=[()], ids=["default"])
