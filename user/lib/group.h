@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A group has a link (link.c) on a connection, and a handle for each format that its calls have used. The manager creates the job
- * of a handle when all ranks have made their first call of the format. Calls of all formats have one sequence of
- * numbers.
+ * A group has a link (link.c) on a connection, and a handle for each format that its calls have used. The manager
+ * creates the job of a handle when all ranks have made their first call of the format. Calls of all formats have one
+ * sequence of numbers.
  */
 #ifndef FPISA_GROUP_H
 #define FPISA_GROUP_H
