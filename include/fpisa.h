@@ -471,9 +471,9 @@ int fpisa_group_reduce_scatter_start(struct fpisa_group *g, const struct fpisa_c
 /*
  * Return when all ranks have called the barrier. Errors are those of a call. If a barrier fails, the calls of all types
  * fail, because other ranks may wait for the barrier in the job of another type. These calls fail with the error of the
- * barrier on this rank, and with -EREMOTEIO on the other ranks. The barrier runs in a job that the group has. If the
- * first job is still being created, the barrier waits at most options.timeout_ms for it. The deadline of the barrier
- * begins after this wait.
+ * barrier on this rank, and with -EREMOTEIO on the other ranks, or with -EPROTO on all ranks if the ranks made different
+ * calls. The barrier runs in a job that the group has. If the first job is still being created, the barrier waits at
+ * most options.timeout_ms for it. The deadline of the barrier begins after this wait.
  */
 int fpisa_group_barrier(struct fpisa_group *g);
 

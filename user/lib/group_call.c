@@ -39,10 +39,19 @@ static uint64_t operand_of(const struct fpisa_call *c)
 }
 
 /*
- * Record that a barrier could not begin because its job or the job's handle had failed. A job that was refused for all
- * ranks has no handle.
+ * Return whether the error is that of the type's job, which has failed at some ranks. The ranks continue without a job
+ * that was refused before it was made.
  */
-static void barrier_failed(struct fpisa_link *l, uint64_t number, int error, struct fpisa *f)
+static int job_failed(const struct fpisa_link *l, uint32_t type, int error)
+{
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+		if (l->job[k].asked.format == type)
+			return l->job[k].error == error && !l->job[k].alike;
+	return 0;
+}
+
+/* Record that a barrier could not begin because its job or the job's handle had failed. A failed job has no handle. */
+static void barrier_failed(struct fpisa_link *l, uint64_t number, uint32_t type, int error, struct fpisa *f)
 {
 	struct fpisa_standing s = {.failed = FPISA_NO_RANKS};
 
@@ -50,7 +59,7 @@ static void barrier_failed(struct fpisa_link *l, uint64_t number, int error, str
 		fpisa_handle_standing(f, &s);
 	if (!l->failed_barrier)
 		l->failed_barrier = number;
-	if (f || error == -EREMOTEIO)
+	if (f || job_failed(l, type, error))
 		fpisa_link_barrier_failed(l, error, &s.failed, fpisa_error());
 }
 
@@ -87,7 +96,7 @@ static int start_next(struct fpisa_group *g, struct fpisa_call *c, struct fpisa_
 		l->digest = digest;
 		l->barriers |= b == &is_barrier;
 		if (rc && b == &is_barrier)
-			barrier_failed(l, number, rc, f);
+			barrier_failed(l, number, c->type, rc, f);
 	}
 	return rc;
 }

@@ -78,6 +78,17 @@ def test_types_in_another_order_at_once(served):
         assert answer["rcs"] == [-EPROTO, -EPROTO], answer
 
 
+def test_a_barrier_after_different_calls(served):
+    """A barrier in a job that different calls have ended ends the group on all ranks, and every later call gets the barrier's error."""
+    ranks = start(served, *[[{"sum": "float32"}, {"sum": "float32", "count": count, "anyway": True}, {"sleep": 1},
+                             {"barrier": True, "anyway": True}, {"sum": "float64", "anyway": True}, {"sleep": 60}]
+                            for count in (10, 20)])
+    for rank in ranks:
+        answers = [rank.line() for _ in range(4)]
+        assert [a["rc"] for a in answers] == [0, -EPROTO, -EPROTO, -EPROTO], answers
+        assert answers[2]["error"] == answers[3]["error"], answers
+
+
 def test_a_rank_without_descriptors(served):
     """If a rank cannot open its port of a job, the other ranks get the reason. The group continues with its other jobs."""
     steps = {"sum": "float32"}, {"sum": "int32", "anyway": True}, {"sum": "float32"}
