@@ -20,7 +20,8 @@
  * Maximum number of connections at a time: those of ranks of small and of large groups, those of aggregators, those that
  * are not in a group yet, and refused connections. The process has 64 other descriptors.
  */
-#define MANAGER_CONNECTIONS (GROUPS * FPISA_MAX_WORKERS + 2 * MANAGER_LARGE + AGGREGATORS + 2 * MANAGER_WAITING)
+#define MANAGER_CONNECTIONS \
+	(GROUPS * FPISA_MAX_WORKERS + 2 * MANAGER_LARGE + AGGREGATORS + MANAGER_WAITING + MANAGER_CLOSING)
 #define MANAGER_DESCRIPTORS (MANAGER_CONNECTIONS + 64)
 
 /*

@@ -21,8 +21,12 @@
 #define MANAGER_RACK_NETWORKS 256 /* of all racks */
 #define MANAGER_KEYS 64
 #define MANAGER_AGGREGATOR_KEYS 16
-#define MANAGER_WAITING \
-	256 /* connections that are not in a group yet; one more ends the oldest connection of the host that has the most */
+/*
+ * Connections that are not in a group yet. The ranks of the largest group may connect at the same time. One more
+ * connection ends the oldest connection of the host that has the most.
+ */
+#define MANAGER_WAITING FPISA_MAX_RANKS
+#define MANAGER_CLOSING 256 /* connections that were refused or whose ranks have left; one more ends the oldest */
 
 struct manager_network {
 	struct fpisa_address address;

@@ -19,7 +19,7 @@
 #include "lib/manager/watch.h"
 
 #define LAST_WORD_MS 2000 /* time for sending the last message */
-#define BACKLOG 1024
+#define BACKLOG MANAGER_WAITING
 #define TURN 64	    /* maximum number of messages, or reads of discarded bytes, before other connections get a turn */
 #define STRANGERS 8 /* maximum number of events of connections outside groups, between events of ranks in groups */
 #define ACCEPTS 16  /* maximum number of new connections in one of these events */
@@ -228,7 +228,7 @@ static void start_closing(struct conns_of *s, struct conn *c)
 	c->closing = true;
 	c->until_ms = s->manager->now_ms + LAST_WORD_MS;
 	TAILQ_INSERT_TAIL(&s->closing, c, stranger_link);
-	if (s->n_closing++ >= MANAGER_WAITING)
+	if (s->n_closing++ >= MANAGER_CLOSING)
 		end_closing(s, TAILQ_FIRST(&s->closing));
 }
 
@@ -445,11 +445,15 @@ void conns_tick(struct conns_of *s)
 static void make_room(struct conns_of *s)
 {
 	static const char text[] = "too many connections that have not asked for a group; try again";
-	struct conn *c, *victim = TAILQ_FIRST(&s->wait);
+	const struct conn_host *most = s->host;
+	struct conn *victim;
 
-	TAILQ_FOREACH(c, &s->wait, stranger_link)
-		if (c->host->n > victim->host->n)
-			victim = c;
+	for (const struct conn_host *h = s->host; h <= s->host + MANAGER_WAITING; h++)
+		if (h->n > most->n)
+			most = h;
+	TAILQ_FOREACH(victim, &s->wait, stranger_link)
+		if (victim->host == most)
+			break;
 	if (!victim)
 		return;
 	note_refusal(s, victim, FPISA_MANAGER_R_busy, text);

@@ -60,7 +60,7 @@ struct conns_of {
 	int n, waiting, n_closing;
 	struct conns all;     /* all connections; this list and the following ones begin with the oldest */
 	struct conns wait;    /* connections that are not in a group yet */
-	struct conns closing; /* connections that were refused or have left their group; at most MANAGER_WAITING */
+	struct conns closing; /* connections that were refused or have left their group; at most MANAGER_CLOSING */
 	struct conns dirty;   /* connections with messages to send */
 	struct conn_host host[MANAGER_WAITING + 1];
 	struct log refusals;

@@ -5,24 +5,20 @@ import fractions
 import hashlib
 import os
 import re
-import resource
-import selectors
 import signal
-import socket
 import struct
+import subprocess
 import sys
-import threading
-import time
 
 import numpy
 import pytest
 
 from aggregators import pins
 from groups import Groups
-from job_requests import BYTES, JOIN, JOINED, REFUSED, message
-from lab import ADDRESS, LIBRARY, PORT, TOP, draw_seed, end, once_within, wait_until
+from lab import ADDRESS, BUILD, LIBRARY, PORT, TOP, draw_seed, end, once_within, wait_until
 from test_leaves import PINS, Site, all_counters, nearest, served, shares_of
 
+SOURCE = os.path.join(os.path.dirname(__file__), "join_ranks.c")
 HOSTS, EACH = 3, 32
 RANKS, COUNT, CHUNK = HOSTS * EACH, 2048, 256
 CALLS = ("avg", "float32"), ("avg", "float64"), ("min", "float32"), ("max", "float64")  # after a sum of float32
@@ -158,92 +154,38 @@ def test_refused(site):
         end(process)
 
 
-MANY, MANY_HOSTS = 4096, 64
-REGISTER, PING, REGISTERED = 9, 6, 26
-
-
-class Caller:
-    """A connection to the manager from one of many hosts"""
-
-    def __init__(self, host, said):
-        self.socket, self.unread = socket.socket(), b""
-        self.socket.bind((host, 0))
-        self.socket.connect((ADDRESS, PORT))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.sendall(said)
-        self.socket.setblocking(False)
-
-    def heard(self, kind):
-        """Return whether a message of this kind has come. Raise an exception for a refusal."""
-        self.unread += self.socket.recv(65536)
-        while len(self.unread) >= BYTES:
-            m, self.unread = self.unread[:BYTES], self.unread[BYTES:]
-            is_now, = struct.unpack_from("<H", m, 6)
-            assert is_now != REFUSED, m[32:].rstrip(b"\0").decode()
-            if is_now == kind:
-                return True
-        return False
-
-
-def hear(callers, kind):
-    """Wait until each of the callers has heard a message of this kind."""
-    with selectors.DefaultSelector() as s:
-        for c in callers:
-            s.register(c.socket, selectors.EVENT_READ, c)
-        while s.get_map():
-            for key, _ in s.select(1):
-                if key.data.heard(kind):
-                    s.unregister(key.fileobj)
+MANY, MANY_HOSTS, FIRST = 4096, 64, 100
 
 
 @pytest.mark.alone
-@pytest.mark.families("ipv4")  # the callers have IPv4 addresses
-def test_join_of_4096_ranks(lab, tmp_path):
-    """4,096 ranks on 64 hosts, each with an aggregator, join within 5 s. Their messages come from this process."""
+@pytest.mark.families("ipv4")  # join_ranks has IPv4 addresses
+@pytest.mark.parametrize("keys", [True, False], ids=["keys", "without-keys"])
+def test_join_of_4096_ranks(lab, tmp_path, keys):
+    """4,096 ranks on 64 hosts, each with an aggregator, connect at the same time and join within 5 s. One process, join_ranks.c, has all
+    connections."""
     net = lab(workers=1)
     net.load()
-    addresses = [f"10.99.1.{100 + i}" for i in range(MANY_HOSTS)]
-    net.worker[0].ip(*(f"addr add {a}/24 dev eth0" for a in addresses))
-    g = Groups(net, str(tmp_path), "without-key = yes", "leaves = yes")
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(files[0], 2 * MANY), max(files[1], 2 * MANY)))
-    callers = []
+    program, first = tmp_path / "join_ranks", f"10.99.1.{FIRST}"
+    subprocess.run(["gcc", "-Wall", "-Werror", "-O1", "-D_GNU_SOURCE", *(f"-I{TOP}/{d}" for d in ("include", "user")), "-o", program, SOURCE,
+                    os.path.join(BUILD, "libfpisa.a"), "-ldl", "-lpthread", "-lm"], check=True)
+    net.worker[0].ip(*(f"addr add 10.99.1.{FIRST + i}/24 dev eth0" for i in range(MANY_HOSTS)))
+    g = Groups(net, str(tmp_path), "leaves = yes", "aggregator-keys = train" if keys else "without-key = yes")
+
+    def join():
+        ranks = net.worker[0].spawn(program, ADDRESS, PORT, g.key or "-", first, MANY_HOSTS, MANY, stdin=subprocess.PIPE)
+        try:
+            said = ranks.stdout.readline()
+            assert said, ranks.stderr.read()
+            print(f"{MANY} ranks joined in {float(said):.2f} s")
+            group, = net.json("group", "show", "many")
+            assert len(group["here"]) == MANY and [len(s["ranks"]) for s in group["shares"]] == [0] + [MANY // MANY_HOSTS] * MANY_HOSTS
+        finally:
+            end(ranks)
+        wait_until("the end of the group", lambda: not net.json("group", "list"))
+        return float(said)
+
     try:
         g.serve()
-        with net.worker[0].entered():
-            aggregators = [Caller(a, message(REGISTER, struct.pack("<II16sHHI", 3, 10000, bytes(16), PORT, 0, 1024))) for a in addresses]
-            callers += aggregators
-            over = threading.Event()
-
-            def beat():
-                while not over.wait(0.1):
-                    for a in aggregators:
-                        a.socket.send(message(PING))
-
-            beats = threading.Thread(target=beat)
-            beats.start()
-            hear(aggregators, REGISTERED)
-
-            def join():
-                began, ranks = time.monotonic(), []
-                for r in range(MANY):
-                    ranks.append(Caller(addresses[r % MANY_HOSTS], message(JOIN, struct.pack("<64sIIQQ", b"many", MANY, r, 0, 0))))
-                hear(ranks, JOINED)
-                took = time.monotonic() - began
-                print(f"{MANY} ranks joined in {took:.2f} s")
-                group, = net.json("group", "show", "many")
-                assert len(group["here"]) == MANY and [len(s["ranks"]) for s in group["shares"]] == [0] + [MANY // MANY_HOSTS] * MANY_HOSTS
-                for rank in ranks:
-                    rank.socket.close()
-                wait_until("the end of the group", lambda: not net.json("group", "list"))
-                return took
-
-            once_within(5, join)
+        once_within(5, join)
     finally:
-        if callers:
-            over.set()
-            beats.join()
-        for c in callers:
-            c.socket.close()
         g.close()
-        resource.setrlimit(resource.RLIMIT_NOFILE, files)
