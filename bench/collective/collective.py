@@ -4,7 +4,7 @@
 
     collective.py [--workers 2,4,8] [--rates 100,1000] [--sizes BYTES,...] [--rounds R] [--only NAME,...]
                   [--topologies switch,one-port,dedicated-K,colocated,everywhere-K,racks-K,hosts-K] [--queue BYTES] [--loss SHARE]
-                  [--operations allreduce,broadcast,reduce,allgather,reduce_scatter] [--udp-gro off]
+                  [--operations allreduce,broadcast,reduce,allgather,reduce_scatter] [--groups] [--udp-gro off]
 
 Each worker is a network namespace. All links are connected to a bridge. Both directions of a worker's link are shaped to the
 same rate by tbf, at the worker's eth0 and at the bridge's port to the worker. A topology says where the aggregator is:
@@ -35,6 +35,10 @@ Each port of the bridge holds --queue bytes. The bridge loses --loss of all fram
 the bridge (`rx-udp-gro-forwarding`), because the kernel of a worker with a NIC would coalesce them too. For TCP the kernel
 always does so. `--udp-gro off` turns this off. The contenders' processes exist during the whole run and take turns over the
 same links in each round. A wrong sum ends the run.
+
+With --groups, FPISA's ranks join groups of a manager in place of static jobs, and measure one topology after the other:
+switch, one-port, or colocated, whose manager is on the first worker's host. The aggregator on a rank's host then adds the
+rank's part of a reduce-scatter, and the line's `limit_s` allows for this.
 
 The output is a JSON line for each point and contender. A line has the median and quartiles of the time, the share of CPU
 time that was busy, and the CPU seconds of all parties per GB of contributions. `cpu_wait` is the mean share of the sum's
@@ -76,6 +80,7 @@ import mpi as mpis  # noqa: E402
 
 RANK = os.path.join(HERE, "rank.py")
 ALGORITHMS = {3: "recursive doubling", 4: "ring", 5: "segmented ring", 6: "Rabenseifner", 0: "its own choice"}
+GROUP_TOPOLOGIES = "switch", "one-port", "colocated"
 TOPOLOGIES = "switch", "one-port", "dedicated-K", "colocated", "everywhere-K", "racks-K", "hosts-K"
 OPENMPI = {"openmpi": {}, "openmpi-han": {"coll_han_priority": 100}}  # contenders, with parameters of MCA
 OPERATIONS = "allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"
@@ -165,6 +170,23 @@ class Network(labs.Lab):
         self.switch.gro_on(f"p{rank}")
         self.queue_from(f"p{rank}")
 
+    def serve(self, colocated, folder):
+        """Start the manager. If `colocated`, each worker's host has an aggregator, and the first also has the manager. Return the
+        manager's address.
+        """
+        config = os.path.join(folder, "fpisa.conf")
+        with open(config, "w") as f:
+            f.write("[manager]\nwithout-key = yes\n")
+        if not colocated:
+            self.load()
+            started(self.agg.spawn(labs.FPISA, "serve", config))
+            return labs.ADDRESS
+        for r, host in enumerate(self.worker):
+            self.sends(r)
+            started(host.spawn(labs.FPISA, "serve", "--manager", self.addresses[0], "--colocated", "eth0", "--pin", f"{self.pins}/w{r}",
+                               config))
+        return self.addresses[0]
+
     def queue_from(self, port):
         """Shape all frames that enter the bridge through this port, including XDP's frames, by passing them through a device."""
         self.switch.ip(f"link add from-{port} type ifb", f"link set from-{port} up")
@@ -243,6 +265,13 @@ class Network(labs.Lab):
                             "on" if r < workers else "off")
 
 
+def started(serve):
+    """Wait until this `fpisa serve` is ready."""
+    while not (said := serve.stdout.readline()).startswith(("serving groups", "aggregator ")):
+        if not said:
+            raise Failure(f"fpisa serve: {serve.stderr.read()}")
+
+
 def tbf(space, dev, mbit, limit):
     space.run("tc", "qdisc", "replace", "dev", dev, "root", "tbf", "rate", f"{mbit}mbit", "burst", burst_bytes(mbit), "limit", limit)
 
@@ -295,6 +324,10 @@ class Setting(typing.NamedTuple):
 
     def limit_s(self, size):
         return self.inflow() * size * 8 / (self.mbit * 1e6)
+
+    def scatter_limit_s(self, size):
+        """Return the shortest time of a reduce-scatter in a group, whose parts are added on the hosts of their ranks if possible."""
+        return (1 - 1 / self.workers) * size * 8 / (self.mbit * 1e6) if self.everywhere() else self.limit_s(size)
 
     def byteps_s(self, size):
         return self.byteps() * size * 8 / (self.mbit * 1e6)
@@ -377,7 +410,7 @@ class Stage:
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
         self.world = max(args.workers)
-        several = [at for at in (Setting(t, 2, 1) for t in args.topologies) if at.several()]
+        several = [at for at in (Setting(t, 2, 1) for t in args.topologies) if at.several() and not args.groups]
         self.pins = os.path.join(folder, "pins")  # a BPF filesystem for pins of several aggregators
         os.mkdir(self.pins)
         labs.mount(b"bpf", self.pins, b"bpf")
@@ -390,19 +423,30 @@ class Stage:
             self.net.make_hosts(self.world)
         self.udp_gro = self.net.put_together(args.udp_gro)
         self.elements = (args.mtu - (HEADERS - 14)) // 128 * 32
-        self.jobs = {}
+        self.jobs, self.manager = {}, None
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(os.path.join(folder, "control"))
         self.listener.listen(64)
         self.listener.settimeout(0.5)
 
     def open(self, contenders):
+        if self.args.groups:
+            self.open_groups()
+        else:
+            self.open_jobs()
+        return [self.contender(name) for name in contenders]
+
+    def open_groups(self):
+        topology, = self.args.topologies
+        self.manager = self.net.serve(topology == "colocated", self.folder)
+        self.jobs = {f"{topology}/{n}": {"workers": n} for n in self.args.workers}
+
+    def open_jobs(self):
         self.net.load()
         for job, (topology, n) in enumerate(itertools.product(self.args.topologies, self.args.workers)):
             at = Setting(topology, n, 1000)
             add = self.several if at.several() else self.tree if at.racks() or at.hosts() else self.single
             self.jobs[f"{topology}/{n}"] = add(job, at)
-        return [self.contender(name) for name in contenders]
 
     def options(self):
         return "--elements", self.elements, "--window", self.args.window
@@ -439,7 +483,8 @@ class Stage:
     def contender(self, name):
         """Start the ranks and wait until each rank has connected."""
         plan = {"world": self.world, "workers": self.args.workers, "jobs": self.jobs, "library": labs.LIBRARY,
-                "meeting": f"tcp://{self.net.addresses[0]}:29500", "algorithms": list(ALGORITHMS), "transport": self.transport}
+                "meeting": f"tcp://{self.net.addresses[0]}:29500", "algorithms": list(ALGORITHMS), "transport": self.transport,
+                "manager": self.manager, "elements": self.elements, "window": self.args.window}
         command = [sys.executable, "-B", RANK, name, self.listener.getsockname()]
         log = open(os.path.join(self.folder, name), "w+")
         files = {"stdout": log, "stderr": log}
@@ -545,6 +590,7 @@ class Bench:
         """Measure a point of another operation. Open MPI chooses its algorithm. Skip contenders without the operation."""
         contenders = [c for c in self.contenders if c.name != "mpich" and (c.name != "gloo" or gloo_has(operation))]
         count = size // 4 // at.workers * at.workers
+        limit_s = at.scatter_limit_s if operation == "reduce_scatter" and self.args.groups else at.limit_s
         rounds = []
         for i in range(self.args.rounds):
             rounds.append({})
@@ -557,7 +603,7 @@ class Bench:
             line = {"bench": "collective", "operation": operation, "contender": c.name, **at.described(),
                     "bytes": 4 * count, "rounds": len(rounds), "seconds": round(statistics.median(seconds), 7),
                     "seconds_quartiles": [round(q, 7) for q in quartiles(seconds)],
-                    "limit_s": at.limit_s(4 * count), "mtu": self.args.mtu}
+                    "limit_s": limit_s(4 * count), "mtu": self.args.mtu, "groups": self.args.groups}
             for way, name in enumerate(("sent", "received")):
                 line[name] = round(statistics.median(r[c][1][way] for r in rounds), 2)
             others = [o for o in contenders if o is not c]
@@ -642,6 +688,25 @@ def installed(only):
     return runnable("collective", only, missing)
 
 
+def measure(args, names, operations):
+    """Measure all points over one network."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        stage = Stage(args, folder)
+        stack.callback(stage.close)
+        bench = Bench(stage, stage.open(names), args)
+        if args.loss:
+            stage.net.lose(args.loss)
+        for at in itertools.starmap(Setting, itertools.product(args.topologies, args.workers, args.rates)):
+            stage.net.flood(at.workers)
+            stage.net.shape(at.mbit, at.topology, args.queue)
+            for size in args.sizes or [s for s in SIZES if at.limit_s(s) < LONGEST_S]:
+                for operation in operations:
+                    if operation == "allreduce":
+                        bench.point(at, size)
+                    else:
+                        bench.other_point(operation, at, size)
+
+
 def main():
     p = argparse.ArgumentParser(prog="collective", description=__doc__.splitlines()[0])
     p.add_argument("--workers", type=numbers, default=[2, 4, 8])
@@ -653,6 +718,7 @@ def main():
     p.add_argument("--loss", type=float, default=0, help="share of the frames that a port of the switch loses")
     p.add_argument("--only", default="fpisa,openmpi,mpich,gloo")
     p.add_argument("--operations", default="allreduce")
+    p.add_argument("--groups", action="store_true", help="FPISA's ranks join groups of a manager")
     p.add_argument("--mtu", type=int, default=3506)
     p.add_argument("--window", type=int, default=64)
     p.add_argument("--udp-gro", choices=["on", "off"], default="on", help="merge results at the bridge")
@@ -667,28 +733,17 @@ def main():
         p.error(f"--topologies: {trees[0]}-K takes one number of workers, and no other topology; run the others apart")
     if "hosts" in trees and args.workers[0] % Setting(args.topologies[0], 0, 0).hosts():
         p.error("--workers: each host has the same number of workers; give a multiple of the number of hosts")
+    if args.groups and set(args.topologies) - set(GROUP_TOPOLOGIES):
+        p.error(f"--groups: the topologies of groups are {', '.join(GROUP_TOPOLOGIES)}")
     names = installed(args.only)
     exit_on_signals()
     own_mounts()
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        stage = Stage(args, folder)
-        stack.callback(stage.close)
-        try:
-            bench = Bench(stage, stage.open(names), args)
-            if args.loss:
-                stage.net.lose(args.loss)
-            for at in itertools.starmap(Setting, itertools.product(args.topologies, args.workers, args.rates)):
-                stage.net.flood(at.workers)
-                stage.net.shape(at.mbit, at.topology, args.queue)
-                for size in args.sizes or [s for s in SIZES if at.limit_s(s) < LONGEST_S]:
-                    for operation in operations:
-                        if operation == "allreduce":
-                            bench.point(at, size)
-                        else:
-                            bench.other_point(operation, at, size)
-        except Failure as e:
-            print(f"collective: {e}", file=sys.stderr)
-            return 1
+    try:
+        for topologies in [[t] for t in args.topologies] if args.groups else [args.topologies]:
+            measure(argparse.Namespace(**{**vars(args), "topologies": topologies}), names, operations)
+    except Failure as e:
+        print(f"collective: {e}", file=sys.stderr)
+        return 1
     return 0
 
 

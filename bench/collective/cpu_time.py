@@ -84,7 +84,7 @@ def samples(data):
 
 def measure(args, mtu, transport, folder):
     args.mtu, args.workers, args.window, args.udp_gro = mtu, [args.ranks], 64, "on"
-    args.topologies, at = ["switch"], Setting("switch", args.ranks, args.rate)
+    args.groups, args.topologies, at = False, ["switch"], Setting("switch", args.ranks, args.rate)
     Stage.transport = {"udp": labs.worker.UDP, "xsk": labs.worker.XSK}[transport]
     stage = Stage(args, folder)
     data = os.path.join(folder, "perf.data")

@@ -26,26 +26,44 @@ import numpy
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests", "lib"))
 
+import fpisa_h  # noqa: E402
 import worker  # noqa: E402
 
 TIMEOUT_MS = 60000
 SUM = 1  # FPISA_SUM
 
 
+GroupOptions = fpisa_h.structure("fpisa_group_options")
+
+
 class Fpisa:
-    """The library libfpisa, with a job for each topology and number of workers."""
+    """The library libfpisa, with a job, or a group if there is a manager, for each topology and number of workers."""
 
     def __init__(self, plan):
-        self.rank = plan["rank"]
+        self.rank, self.groups = plan["rank"], bool(plan["manager"])
         self.sides = {}
         for name, j in plan["jobs"].items():
             if self.rank < j["workers"]:
                 side = self.sides[name] = worker.Worker(plan["library"])
-                options = worker.Options(size=ctypes.sizeof(worker.Options), local_port=j["ports"][self.rank],
-                                         timeout_ms=TIMEOUT_MS, transport=plan.get("transport", worker.UDP))
-                rc = side.lib.fpisa_connect(ctypes.byref(side.handle), j["addresses"][self.rank].encode(), j["job"],
-                                            ctypes.byref(options))
-                self.check(side, rc)
+                self.check(side, self.join(side, name, j, plan) if self.groups else self.connect(side, j, plan))
+
+    def connect(self, side, j, plan):
+        options = worker.Options(size=ctypes.sizeof(worker.Options), local_port=j["ports"][self.rank],
+                                 timeout_ms=TIMEOUT_MS, transport=plan.get("transport", worker.UDP))
+        return side.lib.fpisa_connect(ctypes.byref(side.handle), j["addresses"][self.rank].encode(), j["job"], ctypes.byref(options))
+
+    def join(self, side, name, j, plan):
+        """Join a group, and create its job by a first call, which is not measured."""
+        options = GroupOptions(size=ctypes.sizeof(GroupOptions), timeout_ms=TIMEOUT_MS, join_timeout_ms=TIMEOUT_MS, elements=plan["elements"],
+                               window=plan["window"])
+        value = ctypes.c_float()
+        return side.lib.fpisa_group_join(ctypes.byref(side.handle), plan["manager"].encode(), name.replace("/", "-").encode(), self.rank,
+                                         j["workers"], ctypes.byref(options)) or self.allreduce(side, ctypes.byref(value), 1)
+
+    def allreduce(self, side, p, count):
+        if self.groups:
+            return side.lib.fpisa_group_allreduce(side.handle, p, p, ctypes.c_size_t(count), worker.FLOAT32, SUM, ctypes.c_double(1), None)
+        return side.lib.fpisa_allreduce(side.handle, p, p, ctypes.c_size_t(count), worker.FLOAT32, None)
 
     @staticmethod
     def check(side, rc):
@@ -63,12 +81,14 @@ class Fpisa:
         side, p = self.sides[side], values.ctypes.data_as(ctypes.c_void_p)
         if operation == "reduce_scatter":
             own = values[part(workers, self.rank, values.size)].ctypes.data_as(ctypes.c_void_p)
-            self.check(side, side.lib.fpisa_reduce_scatter(side.handle, p, own, ctypes.c_size_t(values.size), None, worker.FLOAT32, SUM,
-                                                           ctypes.c_double(1), None))
+            call = side.lib.fpisa_group_reduce_scatter if self.groups else side.lib.fpisa_reduce_scatter
+            self.check(side, call(side.handle, p, own, ctypes.c_size_t(values.size), None, worker.FLOAT32, SUM, ctypes.c_double(1), None))
             return
-        self.check(side, side.lib.fpisa_allreduce(side.handle, p, p, values.size, worker.FLOAT32, None))
+        self.check(side, self.allreduce(side, p, values.size))
 
     def counts(self, side):
+        if self.groups:
+            return {}
         info = worker.Info(size=ctypes.sizeof(worker.Info))
         self.sides[side].lib.fpisa_get_info(self.sides[side].handle, ctypes.byref(info))
         return {"retransmits": info.retransmits, "duplicates": info.duplicates}
@@ -148,7 +168,7 @@ class OpenMpi:
             comm.Allgather(in_place, values)
         else:
             own = numpy.empty(values.size // workers, numpy.float32)
-            comm.Reduce_scatter_block(values, own, op=self.mpi.SUM)
+            comm.Reduce_scatter(values, own, op=self.mpi.SUM)
             values[part(workers, self.rank, values.size)] = own
 
     def counts(self, side):

@@ -65,10 +65,10 @@ class Stage:
 
     def __init__(self, args, topology, names, folder):
         self.args, self.topology, self.names, self.folder = args, topology, names, folder
-        self.net = Network(args.workers, args.mtu)
         self.pins = os.path.join(folder, "pins")  # a BPF filesystem for pins of several aggregators
         os.mkdir(self.pins)
         labs.mount(b"bpf", self.pins, b"bpf")
+        self.net = Network(args.workers, args.mtu, pins=self.pins)
         self.udp_gro = self.net.put_together("on")
         self.ranks = []
         self.listener = socket.socket(socket.AF_UNIX)
@@ -76,33 +76,10 @@ class Stage:
         self.listener.listen(64)
         self.listener.settimeout(0.5)
 
-    def serve(self):
-        """Start the manager. If there are several aggregators, also start those that register with it. Return the manager's
-        address.
-        """
-        config = os.path.join(self.folder, "fpisa.conf")
-        with open(config, "w") as f:
-            f.write("[manager]\nwithout-key = yes\n")
-        if self.topology == "switch":
-            self.net.load()
-            self.started(self.net.agg.spawn(labs.FPISA, "serve", config))
-            return labs.ADDRESS
-        for r, host in enumerate(self.net.worker):
-            self.net.sends(r)
-            self.started(host.spawn(labs.FPISA, "serve", "--manager", self.net.addresses[0], "--colocated", "eth0", "--pin",
-                                    f"{self.pins}/w{r}", config))
-        return self.net.addresses[0]
-
-    @staticmethod
-    def started(serve):
-        while not (said := serve.stdout.readline()).startswith(("serving groups", "aggregator ")):
-            if not said:
-                raise Failure(f"fpisa serve: {serve.stderr.read()}")
-
     def open(self):
         """Start the ranks before links are shaped. Then creating the models and training them once takes little time."""
         self.net.flood(self.args.workers)
-        manager = self.serve()
+        manager = self.net.serve(self.topology == "colocated", self.folder)
         points = {f: [n for n in self.names if f == "fp32" or n in HALF] for f in self.args.formats}
         plan = {"world": self.args.workers, "contenders": self.names, "models": self.args.models, "points": points,
                 "elements": (self.args.mtu - (HEADERS - 14)) // 128 * 32, "algorithms": list(ALGORITHMS),

@@ -146,11 +146,11 @@ def test_topology(tmp_path):
         assert all(o["seconds"] > 0.8 * (p["bytes"] * vectors[t] - 32768) * 8 / 2e7 for t, o in p["ours"].items())
 
 
-def collective(topologies, workers, size=131072, rounds=1):
+def collective(topologies, workers, size=131072, rounds=1, *more):
     """Measure sums of `size` bytes over links of 20 Mbit/s."""
     pytest.importorskip("numpy", reason="python3-numpy is not installed")
     return subprocess.run([sys.executable, "-B", COLLECTIVE, "--topologies", topologies, "--workers", workers, "--rates", "20", "--sizes", str(size),
-                           "--rounds", str(rounds), "--only", "fpisa"], text=True, capture_output=True, timeout=120)
+                           "--rounds", str(rounds), "--only", "fpisa", *more], text=True, capture_output=True, timeout=120)
 
 
 def test_racks():
@@ -176,6 +176,20 @@ def test_hosts():
     assert 1 < line["sent"] < 1.1 and 1 < line["received"] < 1.1
     p = collective("hosts-2", "3")
     assert p.returncode == 2 and "give a multiple of the number of hosts" in p.stderr
+
+
+def test_groups():
+    """In a reduce-scatter of a group, three of four hosts send each part to the host of its rank, and no other frames with values. With
+    one aggregator, each rank sends the whole vector and receives its part."""
+    p = collective("colocated,switch", "4", 524288, 3, "--groups", "--operations", "reduce_scatter,allreduce")
+    assert p.returncode == 0, p.stderr
+    beside, whole, switch, _ = map(json.loads, p.stdout.splitlines())
+    assert (beside["topology"], switch["topology"], beside["groups"], whole["topology"]) == ("colocated", "switch", True, "colocated")
+    assert beside["limit_s"] == pytest.approx(0.75 * 524288 * 8 / 2e7) and switch["limit_s"] == pytest.approx(524288 * 8 / 2e7)
+    assert 3 < beside["sent"] < 3.5 and 3 < beside["received"] < 3.5 and 4 < switch["sent"] < 4.5 and 1 < switch["received"] < 1.5
+    assert beside["seconds"] < whole["seconds"]
+    p = collective("racks-2", "4", 524288, 1, "--groups")
+    assert p.returncode == 2 and "the topologies of groups are switch, one-port, colocated" in p.stderr
 
 
 def test_a_part_that_fails(tmp_path):
