@@ -265,7 +265,8 @@ def test_query_6(catalog, workers, database):
     spark._jvm.io.fpisa.spark.Functions.register(spark._jsparkSession)
     doubles = statement.replace("FROM lineitem", "FROM {}lineitem_double")
     assert spark.sql(doubles.format("workers.").replace("sum(", "fpisa_exact_sum(")).collect()[0].revenue == rounded
-    assert float(database.sql(doubles.format("").replace("sum(", "fpisa_sum("))[0][0]) == rounded
+    for exact in doubles.replace("sum(", "fpisa_sum("), "SET fpisa.exact_sum = on; " + doubles:
+        assert float(database.sql(exact.format(""))[0][0]) == rounded
 
 
 def test_catalog_rows(catalog):

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import threading
 import time
+from fractions import Fraction
 
 import pytest
 
@@ -139,6 +140,39 @@ def test_exact_sums(far):
     assert [float(x) for x, in far("SELECT fpisa_sum8(price) FROM sales WHERE shop = 1")] == [math.fsum(reals)]
     both = plan(far, "SELECT fpisa_sum8(price), fpisa_sum(price) FROM sales")
     assert both["Not Pushed Down"] == "some sums of real have type real, and others have type double precision"
+
+
+def test_exact_sums_of_expressions(far, workers, rng):
+    """With fpisa.exact_sum, every sum and avg of floating-point expressions over a foreign table is exact, in each place of a statement."""
+    def sums(statement, *settings):
+        return far("".join(f"SET {s}; " for s in ("fpisa.exact_sum = on", *settings)) + statement)
+
+    rows = [(i % 5, rng.choice((1e17, -1e17, 0.1, -0.3)) * rng.uniform(0.5, 2), rng.uniform(-1, 1)) for i in range(3000)]
+    workers.table("items", ("k int32", "a double", "b double not null"), rows)
+    far("IMPORT FOREIGN SCHEMA t LIMIT TO (items) FROM SERVER far INTO public; CREATE VIEW products AS SELECT k, a * b AS p FROM items")
+    products = [a * b for _, a, b in rows]
+    total, by = repr(math.fsum(products)), {str(k): math.fsum(p for p, r in zip(products, rows) if r[0] == k) for k in range(5)}
+    for where in ("items", "products AS items(k, p)", "(SELECT * FROM items OFFSET 0) AS items"):
+        what = "p" if "(k, p)" in where else "a * b"
+        assert [float(v) for v, in sums(f"SELECT sum({what}) FROM {where}")] == [float(total)]
+        grouped = f"SELECT k, sum({what}) AS s FROM {where} GROUP BY k"
+        assert {k: float(v) for k, v in sums(grouped + " ORDER BY s")} == by
+        assert [float(v) for _, v in sums(grouped + f" HAVING sum({what}) IS NOT NULL ORDER BY sum({what})")] == sorted(by.values())
+    product = float(total)
+    others = ("WITH t AS MATERIALIZED (SELECT a * b AS p FROM items) SELECT sum(p) FROM t",
+              "SELECT sum(p) FROM (SELECT a * b AS p FROM items WHERE k < 3 UNION ALL SELECT a * b FROM items WHERE k >= 3) AS t",
+              "SELECT sum(p) FROM (SELECT k, a, b, a * b AS p FROM items WHERE k < 3 UNION SELECT k, a, b, a * b FROM items WHERE k >= 3) AS t",
+              "SELECT sum(i.a * i.b) FROM items AS i JOIN (VALUES (0), (1), (2), (3), (4)) AS v(k) USING (k)",
+              "SELECT DISTINCT sum(a * b) OVER () FROM items",
+              "SELECT sum(p) FILTER (WHERE p IS NOT NULL) FROM products WHERE p + 1 = p + 1 GROUP BY 1 > 0 ORDER BY sum(p) DESC",
+              "SELECT (SELECT sum(a * b) FROM items)")
+    for statement in others:
+        assert [float(v) for v, in sums(statement)] == [product], statement
+    assert [float(v) for v, in sums("SELECT avg(a * b) FROM items")] == [float(sum(map(Fraction, products)) / len(products))]
+    single = struct.unpack("<f", struct.pack("<f", math.fsum(struct.unpack("<f", struct.pack("<f", b))[0] for *_, b in rows)))[0]
+    assert [float(v) for v, in sums("SELECT sum(b::real)::float8 FROM items")] == [single]
+    assert [int(v) for v, in sums("SELECT count(*) FROM items WHERE a * b > (SELECT avg(a * b) FROM items)")] == \
+        [sum(p > float(sum(map(Fraction, products)) / len(products)) for p in products)]
 
 
 def test_whole_tables(far, server):

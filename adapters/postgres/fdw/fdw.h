@@ -7,6 +7,7 @@
  * 	conditions.c  conditions on rows
  * 	join.c        rows of a join
  * 	groups.c      groups
+ * 	exact.c       exact sums in place of sum() and avg()
  * 	choice.c      choice of a free query at the aggregator
  * 	query.c       queries by libfpisa
  * 	scan.c        execution of a scan
@@ -247,6 +248,9 @@ void fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *in,
  */
 bool fdw_distinct(PlannerInfo *root, RelOptInfo *rel, struct fdw_rel *r);
 
+/* Return whether this is the function of that name of the extension fpisa. */
+bool fdw_is_ours(Oid function, const char *name);
+
 /* Return whether the scan of this shape returns groups with aggregates. */
 static inline bool fdw_is_groups(const struct fdw_shape *shape)
 {
@@ -255,6 +259,15 @@ static inline bool fdw_is_groups(const struct fdw_shape *shape)
 
 /* Return the forms of values of queries that take the column's type, or NULL if there are none. */
 const char *fdw_forms_of(const Var *v);
+
+/* -- exact.c ------------------------------------------------------------------------ */
+
+/*
+ * With fpisa.exact_sum, replace sum() and avg() of real and double precision by fpisa_sum() and fpisa_avg(), in the query
+ * level that reads a foreign table, and in the levels that read this level's rows. Call this before the planner
+ * estimates the foreign table's size.
+ */
+void fdw_exact_sums(PlannerInfo *root);
 
 /* -- choice.c ----------------------------------------------------------------------- */
 

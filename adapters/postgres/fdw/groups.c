@@ -138,8 +138,7 @@ static bool take_keys(struct groups *g, List *clauses)
 
 /* -- aggregates --------------------------------------------------------------------- */
 
-/* Return whether this is the function of that name of the extension fpisa. */
-static bool is_ours(Oid function, const char *name)
+bool fdw_is_ours(Oid function, const char *name)
 {
 	const char *is = get_func_name(function);
 
@@ -179,16 +178,10 @@ static int output_of(const Aggref *a)
 	case F_AVG_INT8:
 	case F_AVG_NUMERIC:
 		return FDW_AVG;
-	case F_SUM_FLOAT4:
-	case F_SUM_FLOAT8:
-		return fdw_exact_sum ? FDW_SUM : 0;
-	case F_AVG_FLOAT4:
-	case F_AVG_FLOAT8:
-		return fdw_exact_sum ? FDW_AVG : 0;
 	}
-	return is_ours(a->aggfnoid, "fpisa_sum") || is_ours(a->aggfnoid, "fpisa_sum8") ? FDW_SUM :
-	       is_ours(a->aggfnoid, "fpisa_avg")				       ? FDW_AVG :
-											 0;
+	return fdw_is_ours(a->aggfnoid, "fpisa_sum") || fdw_is_ours(a->aggfnoid, "fpisa_sum8") ? FDW_SUM :
+	       fdw_is_ours(a->aggfnoid, "fpisa_avg")					       ? FDW_AVG :
+												 0;
 }
 
 const char *fdw_forms_of(const Var *v)

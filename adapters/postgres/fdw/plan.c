@@ -201,6 +201,7 @@ void fdw_rel_size(PlannerInfo *root, RelOptInfo *rel, Oid table)
 {
 	struct fdw_rel *r = palloc0(sizeof(*r));
 
+	fdw_exact_sums(root);
 	r->server = rel->serverid;
 	r->table = table;
 	r->rel = rel;
