@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Ranks sum in containers without any capability, on a bridge that podman or Docker makes with its own address translation, over IPv4 and IPv6.
-The containers have programs and libraries of this machine, so no image is needed. tests/netns/host/test_firewalls.py has the same bridge without
-podman and Docker."""
+"""Ranks sum in containers of podman and Docker without any capability, over IPv4 and IPv6: on a bridge with these programs' own address translation,
+and with the network of the host. The containers have programs and libraries of this machine, so no image is needed.
+tests/netns/host/test_firewalls.py has the same bridge without podman and Docker."""
 import contextlib
 import json
 import os
@@ -15,6 +15,9 @@ from test_image import LIMITS, RUNTIME
 
 CHUNKS = 196
 STEP = {"count": 256 * CHUNKS, "kind": "integers"}
+UNPRIVILEGED = ["--rm", "--cap-drop=all", "--security-opt=no-new-privileges", "--user=65534", *LIMITS]
+# Run the arguments if not even a program of root could have a capability in this container.
+NO_CAPABILITY = ["sh", "-c", "grep -q '^CapBnd:[[:space:]]*0*$' /proc/self/status && exec \"$@\"", "sh"]
 SUBNET = {"ipv4": ["--subnet=10.77.0.0/24"], "ipv6": ["--ipv6", "--subnet=2001:db8:77::/64"]}
 
 
@@ -37,10 +40,8 @@ class Podman:
     def close(self):
         pass
 
-    def spawn(self, *argv):
-        """Start a program in a container, as the user nobody."""
-        return self.host.spawn(*self.podman, "run", "--rm", "--cap-drop=all", "--security-opt=no-new-privileges", "--user=65534", *LIMITS,
-                               "--network=ranks", "--rootfs", "/:O", *argv, env=self.env)
+    def spawn(self, network, *argv):
+        return self.host.spawn(*self.podman, "run", *UNPRIVILEGED, f"--network={network}", "--rootfs", "/:O", *NO_CAPABILITY, *argv, env=self.env)
 
 
 class Docker:
@@ -75,11 +76,9 @@ class Docker:
         self.host.run(*self.docker, "import", folder / "root.tar", "root")
         self.host.run(*self.docker, "network", "create", *SUBNET[family], "ranks")
 
-    def spawn(self, *argv):
-        """Start a program in a container, as the user nobody."""
+    def spawn(self, network, *argv):
         volumes = [f"--volume={tree}:{tree}:ro" for tree in dict.fromkeys(("/usr", TOP, BUILD))]
-        return self.host.spawn(*self.docker, "run", "--rm", "--cap-drop=all", "--security-opt=no-new-privileges", "--user=65534", *LIMITS,
-                               "--network=ranks", *volumes, "root", *argv)
+        return self.host.spawn(*self.docker, "run", *UNPRIVILEGED, f"--network={network}", *volumes, "root", *NO_CAPABILITY, *argv)
 
     def close(self):
         if self.daemon.poll() is None:
@@ -95,30 +94,46 @@ class Docker:
 
 
 @pytest.fixture(params=[Podman, Docker], ids=["podman", "docker"])
-def bridge(request, tmp_path, family, lab):
+def site(request, tmp_path, family, lab):
+    """Yield a lab, and the program that runs containers on worker 1."""
     if not shutil.which(request.param.program):
         pytest.skip(f"{request.param.program} is not installed")
     net = lab(workers=2)
     net.load()
-    made = request.param(net.worker[1], tmp_path, family)
-    made.net = net
+    containers = request.param(net.worker[1], tmp_path, family)
     try:
-        if made.refusal():
-            pytest.skip(made.refusal())
-        yield made
+        if containers.refusal():
+            pytest.skip(containers.refusal())
+        yield net, containers
     finally:
-        made.close()
+        containers.close()
+
+
+def check_sums(net, containers, network, ports):
+    """Let worker 0 sum with a rank for each port, in containers of worker 1. Return the job's counters."""
+    plan = {"options": {"timeout_ms": 30000}, "steps": [STEP]}
+    argv = ["/usr/bin/python3", "-B", os.path.join(HERE, "worker.py"), LIBRARY, net.address, 1]
+    contained = [json.dumps(plan | {"options": plan["options"] | {"local_port": port}}) for port in ports]
+    ranks = [net.worker[0].spawn(*argv, json.dumps(plan)), *(containers.spawn(network, *argv, p) for p in contained)]
+    net.check_answers(ranks, len(ranks), STEP["count"])
+    c = net.counters(1, PIN)
+    assert c["v_result"] == CHUNKS and c["v_unknown_peer"] == 0
+    return c
 
 
 @pytest.mark.parametrize("family", ["ipv4", "ipv6"], indirect=True)
-def test_ranks_in_containers(bridge):
+def test_bridge(site):
     """Two ranks are in containers of one host, and the job lists the address and the ports that the aggregator sees."""
-    net = bridge.net
+    net, containers = site
     host = f"[{net.addresses[1]}]" if net.ipv6 else net.addresses[1]
     net.add_job(1, workers=[net.addresses[0], f"{host}:18000", f"{host}:18001"])
-    plans = [json.dumps({"options": {"local_port": port, "timeout_ms": 30000}, "steps": [STEP]}) for port in (18000, 18000, 18001)]
-    argv = ["/usr/bin/python3", "-B", os.path.join(HERE, "worker.py"), LIBRARY, net.address, 1]
-    ranks = [net.worker[0].spawn(*argv, plans[0]), *(bridge.spawn(*argv, plan) for plan in plans[1:])]
-    net.check_answers(ranks, 3, STEP["count"])
-    c = net.counters(1, PIN)
-    assert c["v_result"] == CHUNKS and c["v_unknown_peer"] == 0
+    check_sums(net, containers, "ranks", [18000, 18001])
+
+
+@pytest.mark.parametrize("family", ["ipv4", "ipv6"], indirect=True)
+def test_host_network(site):
+    """The job is as for ranks outside of containers, and multicast results arrive."""
+    net, containers = site
+    net.add_job(1)
+    assert net.json("job", "show", 1)["fanout"] == "multicast"
+    assert check_sums(net, containers, "host", [0])["v_resent"] < CHUNKS / 2
