@@ -97,7 +97,7 @@ static void vlan(struct vectors_rng *rng, struct frame *f)
 	for (int i = 0; i < tags; i++) {
 		insert(f, 12, 4);
 		put16(f->data + 12, i ? ETH_P_8021AD : ETH_P_8021Q);
-		put16(f->data + 14, vectors_below(rng, 4096));
+		put16(f->data + 14, vectors_below(rng, 4) ? vectors_below(rng, 4096) : 0);
 	}
 }
 

@@ -188,6 +188,7 @@ static void case_busy(struct target *t)
 	valid_seal(t);
 	if (fpisa_is_ipv6(&t->q.job.address))
 		mutate_to_ipv6(&rng, &a.in);
+	a.sent = a.in;
 	s.lock = 1;
 	query_set_state(&t->q, &s);
 	t->soft.state.lock = 1;
@@ -229,6 +230,7 @@ static void one_case(void)
 		mutate_repair(&a.in, repair < 7, repair < 6);
 	}
 	send_over_family(t);
+	a.sent = a.in;
 	if (checker_expect())
 		checker_run();
 }
@@ -276,7 +278,8 @@ static const enum fpisa_verdict provocable[] = {
 	FPISA_V_groups,	    FPISA_V_sequence,
 	FPISA_V_sealed,	    FPISA_V_unsealed,
 	FPISA_V_keys_taken, FPISA_V_keys_late,
-	FPISA_V_extension,
+	FPISA_V_extension,  FPISA_V_vlan,
+	FPISA_V_qinq,
 };
 
 static int report(void)

@@ -34,9 +34,9 @@ static void complain(const char *what)
 		"queries: seed %llu case %llu: %s; query %s, mutations:%s, expected %s action %d, got action %d\n",
 		(unsigned long long)seed, (unsigned long long)cases, what, a.t ? a.t->name : "none", a.mutations,
 		verdict_name(a.verdict), a.action, a.out.action);
-	for (uint32_t i = 0; i < a.in.len && i < FPISA_PAYLOAD_OFFSET + 16; i++)
-		fprintf(stderr, "%02x%s", a.in.data[i], i % 32 == 31 ? "\n" : " ");
-	fprintf(stderr, "... %u bytes\n", a.in.len);
+	for (uint32_t i = 0; i < a.sent.len && i < FPISA_PAYLOAD_OFFSET + 16; i++)
+		fprintf(stderr, "%02x%s", a.sent.data[i], i % 32 == 31 ? "\n" : " ");
+	fprintf(stderr, "... %u bytes\n", a.sent.len);
 }
 
 /* -- expected outcome of a frame -------------------------------------------------------- */
@@ -190,7 +190,6 @@ bool checker_expect(void)
 {
 	struct fpisa_hdr *r = &a.reply.hdr;
 	const struct fpisa_hdr *hdr;
-	struct frame bare;
 	bool known;
 	int tag;
 
@@ -198,18 +197,18 @@ bool checker_expect(void)
 	a.payload = 0;
 	a.action = XDP_PASS;
 	a.t = NULL;
-	if (!headers_untag(&a.in, &bare, &tag)) {
+	if (!headers_untag(&a.sent, &a.in, &tag)) {
 		a.verdict = FPISA_V_qinq;
 		return true;
 	}
-	hdr = headers_fpisa(&bare);
+	hdr = headers_fpisa(&a.in);
 	if (hdr)
 		a.t = target_of(hdr->job);
-	known = is_known(&bare);
-	a.verdict = headers_verdict(&bare, a.t ? headers_to(&bare, &a.t->q.job.address) : known, known, 0, &a.payload);
+	known = is_known(&a.in);
+	a.verdict = headers_verdict(&a.in, a.t ? headers_to(&a.in, &a.t->q.job.address) : known, known, 0, &a.payload);
 	if (a.verdict != FPISA_V_not_ours && a.verdict != FPISA_V_wrong_destination && a.verdict != FPISA_V_extension) {
-		/* No query in this program has a VLAN. */
-		if (tag >= 0) {
+		/* No query in this program has a VLAN, so it takes frames without a tag, or with a tag of ID 0. */
+		if (tag > 0 || (!tag && !a.t)) {
 			a.verdict = FPISA_V_vlan;
 			return true;
 		}
@@ -324,15 +323,15 @@ void checker_run(void)
 	uint32_t counted = a.t ? a.t->q.config.job : FPISA_MAX_JOBS;
 	uint64_t before = harness_verdict(harness, counted, a.verdict);
 
-	a.out.len = a.in.len;
-	memcpy(a.out.data, a.in.data, a.in.len);
+	a.out.len = a.sent.len;
+	memcpy(a.out.data, a.sent.data, a.sent.len);
 	harness_run(harness, &a.out);
 	reached[a.verdict]++;
 	if (harness_verdict(harness, counted, a.verdict) != before + 1)
 		complain("the expected verdict is not counted");
 	else if (a.out.action != a.action)
 		complain("the action is not the verdict's");
-	else if (a.action == XDP_PASS && (a.out.len != a.in.len || memcmp(a.out.data, a.in.data, a.in.len)))
+	else if (a.action == XDP_PASS && (a.out.len != a.sent.len || memcmp(a.out.data, a.sent.data, a.sent.len)))
 		complain("the program changed the frame");
 	else if (a.action == XDP_REDIRECT)
 		check_reply();

@@ -26,9 +26,9 @@ extern struct target target[];
 extern const int targets;
 extern uint64_t seed, cases, wrong, reached[FPISA_VERDICT_COUNT];
 
-/* One case: the incoming frame, and the expected outgoing frame */
+/* One case: the frame as it is sent, the same without its VLAN tag, and the expected outgoing frame */
 struct attempt {
-	struct frame in, out;
+	struct frame sent, in, out;
 	char mutations[MUTATE_NAMES];
 	struct target *t; /* NULL: no query */
 	enum fpisa_verdict verdict;
@@ -44,10 +44,10 @@ extern struct attempt a;
 
 const char *verdict_name(unsigned int v);
 
-/* Fill in the expected outcome of a.in. Return false for a HELLO, which packets.c tests instead. */
+/* Set a.in from a.sent, and fill in the expected outcome of a.sent. Return false for a HELLO, which packets.c tests instead. */
 bool checker_expect(void);
 
-/* Run a.in and check counter, action, reply and state. The expectation is in a.t, a.verdict and a.action. */
+/* Run a.sent and check counter, action, reply and state. The expectation is in a.t, a.verdict and a.action. */
 void checker_run(void);
 
 /* Check that the tables, heaps and filters of all queries equal their copies in user space. */
