@@ -289,6 +289,30 @@ static void refusals(void **state)
 			    "t: column c: a text has a zero byte, which is not supported; remove it");
 }
 
+/* A zero byte is found at each place in a text of each length. Bytes that differ from 0 in one bit are not zero. */
+static void zero_bytes(void **state)
+{
+	const struct fpisa_column c = {.name = "c", .type = FPISA_COLUMN_TEXT, .not_null = 1};
+	int32_t ends[2] = {0};
+	char text[FPISA_QUERY_KEY_BYTES];
+	struct ArrowArray a = {.length = 1, .buffers = (const void *[]){NULL, ends, text}}, *children[] = {&a};
+	int row;
+
+	(void)state;
+	for (int len = 1; len < FPISA_QUERY_KEY_BYTES; len++)
+		for (int at = -1; at < len; at++) {
+			for (int i = 0; i < len; i++)
+				text[i] = (char)(i == at ? 0 : 1 << vectors_below(&rng, 8));
+			ends[1] = len;
+			batch_release(&batch);
+			batch.rows = (struct ArrowArray){
+				.length = 1, .n_children = 1, .children = children, .release = released};
+			assert_true(batch_slice(&batch));
+			assert_int_equal(batch_key(&batch, 0, &c, FPISA_QUERY_KEY_BYTES, false, "t", &row),
+					 at < 0 ? 0 : -EINVAL);
+		}
+}
+
 /* Only the columns that a statement uses are read. */
 static void formats(void **state)
 {
@@ -321,10 +345,8 @@ static void formats(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(keys),
-		cmocka_unit_test(values),
-		cmocka_unit_test(refusals),
-		cmocka_unit_test(formats),
+		cmocka_unit_test(keys),	      cmocka_unit_test(values),	 cmocka_unit_test(refusals),
+		cmocka_unit_test(zero_bytes), cmocka_unit_test(formats),
 	};
 
 	rng.state = vectors_seed();

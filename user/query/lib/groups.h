@@ -17,7 +17,7 @@
 #include "fpisa/query/query.h"
 #include "fpisa/superacc_read.h"
 
-#define FPISA_GROUPS_RECENT 2048
+#define FPISA_GROUPS_RECENT 16384
 
 struct fpisa_groups {
 	struct fpisa_query_config config;

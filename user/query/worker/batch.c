@@ -185,6 +185,17 @@ static int check_day(const void *bytes, const struct fpisa_column *c, const char
 			  fpisa_column_type_name(c->type));
 }
 
+/* Copy a number of 4, 8 or 16 bytes. The compiler knows each size. */
+static void copy_number(uint8_t *to, const uint8_t *from, uint32_t width)
+{
+	if (width == 4)
+		memcpy(to, from, 4);
+	else if (width == 8)
+		memcpy(to, from, 8);
+	else
+		memcpy(to, from, 16);
+}
+
 static int key_numbers(struct batch *b, const struct ArrowArray *a, const struct fpisa_column *c, uint32_t most,
 		       const char *name, int *row)
 {
@@ -208,35 +219,56 @@ static int key_numbers(struct batch *b, const struct ArrowArray *a, const struct
 		if (err)
 			return err;
 		if (!empty)
-			memcpy(to, bytes[k], width);
+			copy_number(to, bytes[k], width);
 		b->used[k] = (uint8_t)(b->used[k] + null + width);
 	}
 	return 0;
 }
 
+/* Copy a text, most of which are short. Return whether a byte is zero. */
+static bool copy_text(uint8_t *to, const char *from, size_t len)
+{
+	const uint64_t ones = 0x0101010101010101;
+	uint64_t word, zero = 0;
+	size_t i = 0;
+
+	for (; i + sizeof(word) <= len; i += sizeof(word)) {
+		memcpy(&word, from + i, sizeof(word));
+		memcpy(to + i, &word, sizeof(word));
+		zero |= (word - ones) & ~word & ones << 7;
+	}
+	for (; i < len; i++) {
+		to[i] = (uint8_t)from[i];
+		zero |= !from[i];
+	}
+	return zero;
+}
+
 static int key_texts(struct batch *b, int i, const struct fpisa_column *c, uint32_t most, const char *name, int *row)
 {
+	const struct ArrowArray *a = b->rows.children[i];
+	const int32_t *end = (const int32_t *)a->buffers[1] + a->offset + b->at;
+	const uint8_t *valid = validity(a);
+	const char *texts = a->buffers[2];
 	const uint32_t null = !c->not_null;
 
 	for (int k = 0; k < b->n; k++) {
 		uint8_t *to = (uint8_t *)b->row[k].key + b->used[k];
-		size_t len = 0;
-		const char *text = batch_text(b, i, b->at + k, &len);
+		bool empty = is_null(valid, a->offset + b->at + k);
+		size_t len = empty ? 0 : (size_t)(end[k + 1] - end[k]);
 
 		if (b->null[k])
 			continue;
 		*row = k;
 		if (b->used[k] + null + 1 + len > most)
 			return -ENOSPC;
-		if (text && memchr(text, 0, len))
+		if (null)
+			*to++ = empty;
+		*to++ = (uint8_t)len;
+		if (len && copy_text(to, texts + end[k], len))
 			return fpisa_fail(-EINVAL,
 					  "%s: column %s: a text has a zero byte, which is not supported; remove it",
 					  name, c->name);
-		if (null)
-			*to++ = !text;
-		*to++ = (uint8_t)len;
-		if (text)
-			memcpy(to, text, len);
 		b->used[k] = (uint8_t)(b->used[k] + null + 1 + len);
 	}
 	return 0;

@@ -184,27 +184,23 @@ static int fill_next(struct columnar *b)
 	return fill_value(b) ?: 1;
 }
 
-int columnar_row(struct columnar *b, struct fpisa_row *r, uint64_t *place, bool *null)
+int columnar_rows(struct columnar *b)
 {
 	struct batch *batch = &b->batch;
 	int rc;
 
-	while (batch->next == batch->n || (b->distinct && batch->null[batch->next])) {
+	for (;;) {
 		/* A NULL among distinct values has no row. */
-		if (batch->next < batch->n) {
+		while (b->distinct && batch->next < batch->n && batch->null[batch->next])
 			batch->next++;
-			continue;
-		}
+		if (columnar_ready(b))
+			return 1;
 		rc = fill_next(b);
 		if (!rc)
 			rc = next_batch(b);
 		if (rc != 1)
 			return rc;
 	}
-	*r = batch->row[batch->next];
-	*place = (uint64_t)batch->place[batch->next];
-	*null = batch->null[batch->next++];
-	return 1;
 }
 
 /* -- records ------------------------------------------------------------------------- */

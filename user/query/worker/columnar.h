@@ -53,13 +53,29 @@ int columnar_begin_at(struct columnar *b, struct partition *table, const struct 
 /* End reading. *b may be all 0. Return false if the process must end, as scan_end_now() does. */
 bool columnar_end(struct columnar *b);
 
-/*
- * Take the next row. Set its key, its value, and its place if the rows have places. Set *null if the value or a part of
- * the join key is NULL. Return 1, 0 at the end, SCAN_LATER, or -errno with the message set.
- */
-int columnar_row(struct columnar *b, struct fpisa_row *r, uint64_t *place, bool *null);
+/* Make a row ready for columnar_row(). Return 1, 0 at the end, SCAN_LATER, or -errno with the message set. */
+int columnar_rows(struct columnar *b);
 
-/* Append the next record. The result is the same as for columnar_row(). */
+/* Return whether a row is ready, without reading. */
+static inline bool columnar_ready(const struct columnar *b)
+{
+	return b->batch.next < b->batch.n && !(b->distinct && b->batch.null[b->batch.next]);
+}
+
+/*
+ * Return the next row, which is valid until the next columnar_rows() and may be changed. Set its place if the rows have
+ * places. Set *null if the value or a part of the join key is NULL. A row must be ready.
+ */
+static inline struct fpisa_row *columnar_row(struct columnar *b, uint64_t *place, bool *null)
+{
+	int i = b->batch.next++;
+
+	*place = (uint64_t)b->batch.place[i];
+	*null = b->batch.null[i];
+	return &b->batch.row[i];
+}
+
+/* Append the next record. The result is the same as for columnar_rows(). */
 int columnar_record(struct columnar *b, char **to, size_t *used, size_t *room);
 
 #endif

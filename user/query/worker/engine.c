@@ -124,6 +124,28 @@ static int connect_to(struct engine *e, void *library, bool async, const char *t
 	return 0;
 }
 
+/* Run statements whose failure does not matter. */
+static void try_all(struct engine *e, const char *const *sql, size_t n, const char *table)
+{
+	for (size_t i = 0; i < n; i++)
+		(void)engine_do(e, sql[i], NULL, table);
+}
+
+static void set_up(struct engine *e, const char *table)
+{
+	static const char *const settings[] = {
+		/* By default, the engine computes 10 MB of a result ahead, all of it in memory that was not used before. */
+		"SET streaming_buffer_size = '128KB'",
+		/*
+		 * The text of an instant must not depend on the host's time zone, because texts are keys of groups. An
+		 * engine without time zones does not know the setting, and writes UTC.
+		 */
+		"SET TimeZone = 'UTC'",
+	};
+
+	try_all(e, settings, sizeof(settings) / sizeof(settings[0]), table);
+}
+
 static int open_new(struct engine *e, const char *table)
 {
 	void *library;
@@ -132,13 +154,15 @@ static int open_new(struct engine *e, const char *table)
 	if (err)
 		return err;
 	err = connect_to(e, library, true, table);
-	if (!err)
-		return 0;
-	/* DuckDB before version 2 has no async_threads. */
-	engine_close(e);
-	err = connect_to(e, library, false, table);
+	if (err) {
+		/* DuckDB before version 2 has no async_threads. */
+		engine_close(e);
+		err = connect_to(e, library, false, table);
+	}
 	if (err)
 		engine_close(e);
+	else
+		set_up(e, table);
 	return err;
 }
 
@@ -151,7 +175,16 @@ static bool has_threads(void)
 
 void engine_prepare(void)
 {
-	if (!open_new(&prepared, "") && has_threads())
+	/* The engine builds its grammar and its tables of functions at the first statements that need them. */
+	static const char *const like_scans[] = {
+		"DESCRIBE SELECT 1 AS k",
+		"SELECT count(*) FROM (SELECT CAST('1' AS FLOAT) AS v, 'k' AS k) WHERE v > 0 GROUP BY k",
+	};
+
+	if (open_new(&prepared, ""))
+		return;
+	try_all(&prepared, like_scans, sizeof(like_scans) / sizeof(like_scans[0]), "");
+	if (has_threads())
 		engine_close(&prepared);
 }
 

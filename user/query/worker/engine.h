@@ -17,16 +17,16 @@ struct engine {
 
 /*
  * Load the library that FPISA_DRIVER names, or else libduckdb.so from the linker's path. Open an empty in-memory
- * database without threads, or take the database of engine_prepare(). `table` is for messages. Return 0, or -errno with
- * the message set. The error is -ENOENT if the library does not exist.
+ * database without threads and in the time zone UTC, or take the database of engine_prepare(). `table` is for messages.
+ * Return 0, or -errno with the message set. The error is -ENOENT if the library does not exist.
  */
 int engine_open(struct engine *e, const char *table);
 void engine_close(struct engine *e); /* the engine may be all 0 */
 
 /*
  * Open a database for the next engine_open() of this process, and of each process that it forks. This saves a scan the
- * time for loading the library and for opening the database, about 30 ms. If that fails, engine_open() tries again. It
- * also tries again if the database has threads, because a forked process would lack them.
+ * time for loading the library, for opening the database and for its first statements, about 35 ms. If that fails,
+ * engine_open() tries again. It also tries again if the database has threads, because a forked process would lack them.
  */
 void engine_prepare(void);
 

@@ -410,11 +410,6 @@ int parquet_open(struct parquet *q, const struct files *files, struct schema *sc
 	err = hive_find(&q->hive, files) ?: engine_open(&q->engine, name) ?: allow_files(q, name);
 	if (err)
 		return err;
-	/*
-	 * The text of an instant must not depend on the worker's time zone, because texts are keys of groups. An engine
-	 * without time zones does not know the setting, and writes UTC.
-	 */
-	(void)engine_do(&q->engine, "SET TimeZone = 'UTC'", NULL, name);
 	return name_bad_file(q, take_columns(q, schema, name) ?: compare_files(q, schema, name) ?: count_rows(q, name));
 }
 

@@ -26,9 +26,14 @@ void reduction_end(struct reduction *r)
 int reduction_add(struct reduction *r, const struct fpisa_row *row)
 {
 	struct fpisa_top_row top;
+	uint32_t place;
 
 	if (r->table)
 		return fpisa_groups_add(&r->groups, row);
+	/* Most rows are below the floor. */
+	place = fpisa_short_place(row, r->form);
+	if ((r->ascending ? ~place : place) < r->top.floor.place)
+		return 0;
 	top = fpisa_top_row_of(row, r->form, r->ascending);
 	fpisa_top_add(&r->top, &top);
 	return 0;

@@ -195,31 +195,45 @@ static int next_row(struct source *s, struct fpisa_field field[FPISA_COLUMNS_MOS
 	return rc ?: partition_whole(&s->table);
 }
 
-/* Take the next row to send from a table that DuckDB reads. The result is the same as for next_row(). */
-static int next_of_columns(struct source *s, struct fpisa_row *r)
+/*
+ * Take a row that is ready from a table that DuckDB reads. Return 1, 0 if the row is not sent, or -errno. Set *r to the
+ * row, which is valid until more rows are read.
+ */
+static int take_of_columns(struct source *s, struct fpisa_row **r)
 {
 	uint64_t place;
 	bool null;
+	int err;
+
+	*r = columnar_row(&s->columnar, &place, &null);
+	if (s->want.kind == FPISA_QUERY_JOIN) {
+		if (!null && s->key_bytes > s->filter_bytes)
+			memcpy((char *)(*r)->key + s->filter_bytes, &place, sizeof(place));
+		return !null;
+	}
+	err = null ? keep_null(s, place) : 0;
+	if (err)
+		return err;
+	if (s->want.kind == FPISA_QUERY_TABLE) {
+		(*r)->count = null ? WITHOUT_VALUE : (*r)->count;
+		return 1;
+	}
+	set_place(s, *r, place);
+	return !null;
+}
+
+/* Take the next row to send from a table that DuckDB reads. The result is the same as for next_row(). */
+static int next_of_columns(struct source *s, struct fpisa_row *r)
+{
+	struct fpisa_row *row;
 	int rc;
 
-	while ((rc = columnar_row(&s->columnar, r, &place, &null)) == 1) {
-		if (s->want.kind == FPISA_QUERY_JOIN) {
-			if (null)
-				continue;
-			if (s->key_bytes > s->filter_bytes)
-				memcpy((char *)r->key + s->filter_bytes, &place, sizeof(place));
-			return 1;
-		}
-		rc = null ? keep_null(s, place) : 0;
+	while ((rc = columnar_rows(&s->columnar)) == 1) {
+		rc = take_of_columns(s, &row);
+		if (rc > 0)
+			*r = *row;
 		if (rc)
 			return rc;
-		if (s->want.kind == FPISA_QUERY_TABLE) {
-			r->count = null ? WITHOUT_VALUE : r->count;
-			return 1;
-		}
-		set_place(s, r, place);
-		if (!null)
-			return 1;
 	}
 	s->over = !rc;
 	return rc;
@@ -385,9 +399,37 @@ static bool continues(struct source *s)
 	return does;
 }
 
-static int reduce(struct source *s)
+/* Add the next row of a text. The result is the same as for next_row(). */
+static int reduce_text(struct source *s)
 {
 	struct fpisa_row r;
+	int rc = next_of_table(s, &r);
+
+	if (rc != 1)
+		return rc;
+	s->reduced++;
+	return reduction_add(&s->reduction, &r) ?: 1;
+}
+
+/* Add the rows of a table that DuckDB reads as far as they are ready. The result is the same as for next_row(). */
+static int reduce_columns(struct source *s)
+{
+	struct fpisa_row *r;
+	int rc = columnar_rows(&s->columnar);
+
+	s->over = !rc;
+	while (rc == 1 && columnar_ready(&s->columnar)) {
+		int sent = take_of_columns(s, &r);
+
+		s->reduced += sent > 0;
+		rc = sent > 0 ? reduction_add(&s->reduction, r) ?: 1 : sent ?: 1;
+	}
+	return rc;
+}
+
+static int reduce(struct source *s)
+{
+	const uint64_t until = s->reduced + SLICE;
 	int rc = 1;
 
 	if (!s->reduces || s->over || s->stopped)
@@ -397,13 +439,8 @@ static int reduce(struct source *s)
 		reduction_settle(&s->reduction);
 		return 0;
 	}
-	for (int i = 0; rc > 0 && i < SLICE; i++) {
-		rc = next_of_table(s, &r);
-		if (rc <= 0 || rc == SOURCE_LATER)
-			break;
-		rc = reduction_add(&s->reduction, &r) ?: 1;
-		s->reduced++;
-	}
+	while (rc == 1 && s->reduced < until)
+		rc = is_columnar(s) ? reduce_columns(s) : reduce_text(s);
 	if (!rc)
 		reduction_settle(&s->reduction);
 	return rc;
