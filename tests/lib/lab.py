@@ -341,9 +341,9 @@ class Lab:
         return json.loads(out) if out.strip() else None
 
     def counters(self, job, pin):
-        """Return the job's counters as bpftool names them, summed over CPUs."""
+        """Return the job's counters as bpftool names them, summed over CPUs. None is all jobs."""
         dump = self.bpftool("map", "dump", "pinned", pin + "/fpisa_counters")
-        cpus = [v["value"] for e in dump if e["formatted"]["key"] == job for v in e["formatted"]["values"]]
+        cpus = [v["value"] for e in dump if job in (e["formatted"]["key"], None) for v in e["formatted"]["values"]]
         return {name: sum(c[name] for c in cpus) for name in cpus[0]}
 
     def echo(self, address, port, *texts):

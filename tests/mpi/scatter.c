@@ -4,7 +4,9 @@
  * MPI_Reduce_scatter_block, of three types, sums and maxima, in place or not. Rank 0 prints how many calls gave all ranks
  * their parts and changed nothing behind them, and how many were made. Values are small integers, whose sums are exact.
  *
- *	scatter SEED
+ *	scatter SEED [RANKS]
+ *
+ * RANKS is the maximum number of ranks, 16 by default. The parts of more ranks are smaller.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -12,12 +14,11 @@
 #include <string.h>
 
 #define CALLS 40
-#define MOST_RANKS 16
-#define MOST_ELEMENTS 3000
+#define MOST_RANKS 96
+#define MOST_ELEMENTS 48000 /* of all parts */
 
 static int rank, ranks;
-static double in[2 * MOST_RANKS * MOST_ELEMENTS], out[2 * MOST_RANKS * MOST_ELEMENTS],
-	before[2 * MOST_RANKS * MOST_ELEMENTS];
+static double in[2 * MOST_ELEMENTS], out[2 * MOST_ELEMENTS], before[2 * MOST_ELEMENTS];
 
 static double value_of(int of_rank, int i)
 {
@@ -78,6 +79,7 @@ static int is_right(const int counts[], int block, MPI_Datatype t, MPI_Op op, in
 
 int main(int argc, char **argv)
 {
+	const int most = MOST_ELEMENTS / (argc > 2 ? atoi(argv[2]) : 16);
 	int right = 0, counts[MOST_RANKS];
 
 	MPI_Init(&argc, &argv);
@@ -85,13 +87,13 @@ int main(int argc, char **argv)
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	srand((unsigned int)atoi(argv[1]));
 	for (int k = 0; k < CALLS; k++) {
-		const int block = rand() % 2, n = rand() % MOST_ELEMENTS, kind = rand() % 3, in_place = rand() % 2;
+		const int block = rand() % 2, n = rand() % most, kind = rand() % 3, in_place = rand() % 2;
 		const MPI_Datatype t = kind == 0 ? MPI_FLOAT : kind == 1 ? MPI_DOUBLE : MPI_C_DOUBLE_COMPLEX;
 		const MPI_Op op = kind < 2 && rand() % 3 == 0 ? MPI_MAX : MPI_SUM;
 		int mine, all;
 
 		for (int r = 0; r < ranks; r++)
-			counts[r] = block ? n : rand() % 3 ? rand() % MOST_ELEMENTS : 0;
+			counts[r] = block ? n : rand() % 3 ? rand() % most : 0;
 		mine = is_right(counts, block, t, op, in_place);
 		PMPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
 		right += all;

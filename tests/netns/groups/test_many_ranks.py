@@ -3,7 +3,9 @@
 ranks are threads of a process on each host."""
 import fractions
 import hashlib
+import json
 import os
+import random
 import re
 import signal
 import struct
@@ -13,13 +15,17 @@ import sys
 import numpy
 import pytest
 
+import mpi as mpis
 from aggregators import pins
+from bits import check_call
 from groups import Groups
 from lab import ADDRESS, BUILD, LIBRARY, PORT, TOP, draw_seed, end, once_within, wait_until
+from rationals import EXACT
 from test_leaves import PINS, Site, all_counters, nearest, served, shares_of
 
 SOURCE = os.path.join(os.path.dirname(__file__), "join_ranks.c")
 HOSTS, EACH = 3, 32
+MPI_CALLS = "f1", "d1", "f1000", "d777", "F4096", "D100", "f5001"
 RANKS, COUNT, CHUNK = HOSTS * EACH, 2048, 256
 CALLS = ("avg", "float32"), ("avg", "float64"), ("min", "float32"), ("max", "float64")  # after a sum of float32
 PROGRAM = """
@@ -152,6 +158,37 @@ def test_refused(site):
             assert kind == "InvalidCall" and "without a tree a group has up to 64; set leaves = yes" in said, (kind, said)
     for process in hosts:
         end(process)
+
+
+@pytest.mark.long
+@pytest.mark.families("ipv4", why="test_frontends.py runs mpirun over both")
+def test_mpi(bpffs, tmp_path):
+    """An unchanged program of MPI with 72 ranks, 8 on each of 9 hosts, gets exact sums and its parts of reduce-scatters. Each host sends one
+    contribution for each chunk. The ranks of MPICH would take minutes, because they do not yield their CPU while they wait."""
+    mpi = "openmpi"
+    why = mpis.lacking(mpi)
+    if why:
+        pytest.skip(why)
+    folder, seed, hosts, each = str(tmp_path), draw_seed(), 9, 8
+    ranks, rng, path = hosts * each, random.Random(seed), os.path.join(folder, "bits")
+    with pins(PINS), served(Site(hosts=hosts), folder) as site:
+        def run(program, *argv):
+            out, err = mpis.run(where.space, mpi, ranks, folder, mpis.compiled(mpi, os.path.join(TOP, "tests", "mpi", program), folder), *argv,
+                                hosts=where, FPISA_MANAGER=site.net.address, FPISA_KEY=site.key, FPISA_MIN_BYTES=0, FPISA_MODE="exact")
+            assert "fpisa: " not in err, err
+            return out, [all_counters(site, i, "v_up") for i in range(hosts)]
+
+        where = mpis.Hosts(site.net, folder, each)
+        _, ups = run("bits.c", path, seed, *MPI_CALLS)
+        files = [open(f"{path}.{r}", "rb") for r in range(ranks)]
+        for call in MPI_CALLS:
+            check_call(files, call, EXACT, rng)
+        assert not any(f.read() for f in files)
+        assert len(set(ups)) == 1 and ups[0] > 10, ups
+        out, more = run("scatter.c", seed % 2**31, ranks)
+        said = json.loads(out)
+        assert said["right"] == said["of"] == 40, said
+        assert len(set(more)) == 1 and more[0] > ups[0] + 100, more
 
 
 MANY, MANY_HOSTS, FIRST = 4096, 64, 100
