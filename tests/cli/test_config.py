@@ -125,6 +125,16 @@ def test_racks(tmp_path):
     assert status == 1 and lines[0].endswith("f.conf:3: racks need leaves = yes in [manager]; add the line, or remove the racks")
 
 
+def test_roots(tmp_path):
+    """A tree has 1 to 16 roots, and roots need trees."""
+    assert check(tmp_path, RACKS + "roots = 16\n")[0] == 0
+    for number in 0, 17:
+        status, _, lines = check(tmp_path, RACKS + f"roots = {number}\n")
+        assert status == 1 and "f.conf:4: roots: " in lines[0], lines
+    status, _, lines = check(tmp_path, RACKS.replace("leaves = yes", "roots = 2"))
+    assert status == 1 and lines[0].endswith("roots = 2 needs leaves = yes; add the line, or remove roots"), lines
+
+
 def test_no_file(tmp_path):
     """If the file is a pipe, it is refused at once, without waiting for a writer."""
     os.mkfifo(tmp_path / "pipe")

@@ -54,9 +54,10 @@ static void say(struct agent_jobs *a, const struct fpisa_manager_message *m)
 
 /*
  * Send RANKS and MAKE of job 3 for two ranks, both at this port. In a tree the job is a root, or a leaf of the root at the
- * address `root`.
+ * address `root`, perhaps besides earlier jobs.
  */
-static void say_make_in_tree(struct agent_jobs *a, uint64_t token, uint16_t port, bool leaves, struct fpisa_address root)
+static void say_make_in_tree(struct agent_jobs *a, uint64_t token, uint16_t port, bool leaves,
+			     struct fpisa_address root, bool further)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_RANKS);
 
@@ -74,6 +75,7 @@ static void say_make_in_tree(struct agent_jobs *a, uint64_t token, uint16_t port
 					     .numbers = ~0ull,
 					     .leaves = leaves,
 					     .root = root,
+					     .further = further,
 					     .port = fpisa_is_address(&root) ? FPISA_PORT : 0};
 	m.make.spec.window = 64;
 	strcpy(m.make.name, "train");
@@ -82,7 +84,7 @@ static void say_make_in_tree(struct agent_jobs *a, uint64_t token, uint16_t port
 
 static void say_make(struct agent_jobs *a, uint64_t token, uint16_t port)
 {
-	say_make_in_tree(a, token, port, false, FPISA_NO_ADDRESS);
+	say_make_in_tree(a, token, port, false, FPISA_NO_ADDRESS, false);
 }
 
 /* Report that the helper has made the latest requested job under this number. */
@@ -188,41 +190,68 @@ static void root_and_leaf(void **state)
 
 	(void)state;
 	a->local = here;
-	say_make_in_tree(a, 100, FPISA_PORT, true, FPISA_NO_ADDRESS);
+	say_make_in_tree(a, 100, FPISA_PORT, true, FPISA_NO_ADDRESS, false);
 	made(a, 5);
-	say_make_in_tree(a, 100, 18101, false, here);
+	say_make_in_tree(a, 100, 18101, false, here, true);
 	assert_true(asked[asks - 1].make.token == 100 && fpisa_same_address(&asked[asks - 1].make.parent, &here));
 	assert_true(asked[asks - 2].what == HELPER_RECORD && asked[asks - 2].record.job[3].number == 5);
 	agent_made(a, &(struct manager_made){.index = 3, .id = GROUP, .err = -ENOSPC});
-	assert_true(j->state == FPISA_GROUP_JOB_MADE && j->number == 5 && !j->beside);
-	say_make_in_tree(a, 100, FPISA_PORT, true, FPISA_NO_ADDRESS);
+	assert_true(j->state == FPISA_GROUP_JOB_MADE && j->number == 5 && !j->further);
+	say_make_in_tree(a, 100, FPISA_PORT, true, FPISA_NO_ADDRESS, false);
 	assert_int_equal(removed(asks - 3, 100), 5);
 	asks = 0;
 	asked[asks++].what = HELPER_MAKE;
 	asked[0].make.index = 3;
 	asked[0].make.id = GROUP;
 	made(a, 4);
-	say_make_in_tree(a, 100, 18101, false, here);
+	say_make_in_tree(a, 100, 18101, false, here, true);
 	made(a, 6);
-	assert_true(j->number == 4 && j->beside == 7);
+	assert_true(j->number == 4 && j->further == 1 << 6);
 	drop.of.group = GROUP;
 	asks = 0;
 	say(a, &drop);
 	assert_true(removed(0, 100) == 6 && removed(1, 100) == 4);
 	/* A leaf of a root elsewhere replaces the leaf before. */
-	say_make_in_tree(a, 200, 18101, false, other);
+	say_make_in_tree(a, 200, 18101, false, other, false);
 	made(a, 2);
-	say_make_in_tree(a, 200, 18101, false, other);
+	say_make_in_tree(a, 200, 18101, false, other, false);
 	assert_int_equal(removed(asks - 3, 200), 2);
+}
+
+/* A leaf has a job for each of three roots. The next attempt, and the end of the group, remove all of them. */
+static void leaf_of_three_roots(void **state)
+{
+	const struct fpisa_address root[] = {fpisa_ipv4(htonl(0x0a000007)), fpisa_ipv4(htonl(0x0a000008)),
+					     fpisa_ipv4(htonl(0x0a000009))};
+	struct fpisa_manager_message drop = fpisa_manager_message(FPISA_MANAGER_DROP);
+	struct agent_jobs *a = new_agent();
+	const struct group_job *j = &a->group[0].record.job[3];
+
+	(void)state;
+	for (uint32_t attempt = 0; attempt < 2; attempt++) {
+		asks = tells = 0;
+		for (uint32_t i = 0; i < 3; i++) {
+			say_make_in_tree(a, 100, 18101, false, root[i], i);
+			assert_int_equal(asked[asks - 1].make.further, i > 0);
+			assert_true(fpisa_same_address(&asked[asks - 1].make.parent, &root[i]));
+			made(a, 2 + i);
+			assert_int_equal(told[tells - 1].made.number, 2 + i);
+		}
+		assert_true(j->state == FPISA_GROUP_JOB_MADE && j->number == 2 && j->further == (1 << 3 | 1 << 4));
+		assert_true(!attempt || (removed(0, 100) == 3 && removed(1, 100) == 4 && removed(2, 100) == 2));
+	}
+	drop.of.group = GROUP;
+	asks = 0;
+	say(a, &drop);
+	assert_true(removed(0, 100) == 3 && removed(1, 100) == 4 && removed(2, 100) == 2);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(asked_again_while_it_is_made),
-		cmocka_unit_test(made_while_nobody_is_there),
-		cmocka_unit_test(asked_for_what_has_ended),
-		cmocka_unit_test(root_and_leaf),
+		cmocka_unit_test(asked_again_while_it_is_made), cmocka_unit_test(made_while_nobody_is_there),
+		cmocka_unit_test(asked_for_what_has_ended),	cmocka_unit_test(root_and_leaf),
+		cmocka_unit_test(leaf_of_three_roots),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,7 +19,7 @@
 
 /* A group's ranks, each on a host, and aggregators on hosts. Hosts have numbers, and may be in racks; rates are 1 to 3. */
 struct site {
-	uint32_t size, n;
+	uint32_t size, n, roots;
 	uint32_t host_of_rank[MANY_RANKS], host_of[MANY_HOSTS];
 	int rack_of_host[MANY_HOSTS + 1];
 	struct leaves_host h[MANY_HOSTS];
@@ -120,18 +120,20 @@ static bool is_worth_it(const struct site *s, uint32_t sites)
 }
 
 /*
- * Return the root by the contract, or n: of the aggregators outside of racks and without ranks the fastest, then the first;
- * otherwise of the leaves whose hosts have ranks the fastest, then that of the lowest rank.
+ * Return the root of this place by the contract, or n: of the aggregators outside of racks and without ranks the fastest,
+ * then the first; without any, of the leaves whose hosts have ranks the fastest, then that of the lowest rank.
  */
-static uint32_t right_root(const struct site *s)
+static uint32_t right_root(const struct site *s, uint32_t place)
 {
-	uint32_t best = s->n;
+	uint32_t best = s->n, spare = 0;
 
 	for (int rate = 3; rate; rate--)
 		for (uint32_t i = 0; i < s->n; i++)
 			if (s->h[i].bits == rate && s->rack_of_host[s->host_of[i]] == NOWHERE &&
-			    !has_ranks(s, s->host_of[i]))
+			    !has_ranks(s, s->host_of[i]) && spare++ == place)
 				return i;
+	if (spare || place)
+		return s->n;
 	for (int rate = 3; rate && best == s->n && is_worth_it(s, leaves_of(s)); rate--)
 		for (uint32_t i = 0; i < s->n; i++)
 			if (s->h[i].bits == rate && is_leaf_with_ranks(s, i) &&
@@ -154,7 +156,7 @@ static enum leaves_choice right_choice(const struct site *s, uint32_t *without)
 	}
 	if (leaves == 1 || leaves == s->size)
 		return LEAVES_NO_USE;
-	return right_root(s) == s->n ? LEAVES_NO_ROOT : LEAVES_TREE;
+	return right_root(s, 0) == s->n ? LEAVES_NO_ROOT : LEAVES_TREE;
 }
 
 /* Check the choice for a site, and return it. */
@@ -167,15 +169,19 @@ static enum leaves_choice check(struct site *s)
 	for (uint32_t r = 0; r < s->size; r++)
 		s->right[r] = right_leaf(s, r);
 	right = right_choice(s, &without);
-	assert_int_equal(leaves_choose(s->h, s->n, s->size, &t), right);
+	assert_int_equal(leaves_choose(s->h, s->n, s->size, s->roots, &t), right);
 	if (right == LEAVES_NO_LEAF)
 		assert_int_equal(t.without, without);
 	if (right != LEAVES_TREE)
 		return right;
-	assert_int_equal(t.n, leaves_of(s) + 1);
-	assert_int_equal(t.host[0], right_root(s));
+	assert_int_equal(t.n, leaves_of(s) + t.roots);
+	assert_true(t.roots && t.roots <= s->roots);
+	for (uint32_t i = 0; i < t.roots; i++)
+		assert_int_equal(t.host[i], right_root(s, i));
+	assert_true(t.roots == s->roots || right_root(s, t.roots) == s->n);
+	lowest = t.roots - 1;
 	for (uint32_t r = 0; r < s->size; r++) {
-		assert_true(t.leaf[r] && t.leaf[r] < t.n);
+		assert_true(t.leaf[r] >= t.roots && t.leaf[r] < t.n);
 		assert_int_equal(t.host[t.leaf[r]], s->right[r]);
 		/* Leaves are ordered by their lowest rank. */
 		assert_true(t.leaf[r] <= lowest + 1);
@@ -215,7 +221,8 @@ static void random_sites(void **state)
 	(void)state;
 	for (int i = 0; i < 30000; i++) {
 		struct site s = {.size = 1 + vectors_below(&rng, FPISA_MAX_WORKERS),
-				 .n = 1 + vectors_below(&rng, MOST_HOSTS)};
+				 .n = 1 + vectors_below(&rng, MOST_HOSTS),
+				 .roots = 1 + vectors_below(&rng, 4)};
 		const uint32_t hosts = 1 + vectors_below(&rng, s.n + 1);
 
 		fill_racks(&rng, &s);
@@ -239,7 +246,8 @@ static void random_many_ranks(void **state)
 		/* The ranks of every fourth site are on too many hosts, which all have an aggregator. */
 		const bool too_many = i % 4 == 0;
 		struct site s = {.size = too_many ? MANY_RANKS : 65 + vectors_below(&rng, MANY_RANKS - 64),
-				 .n = too_many ? MANY_HOSTS : 2 + vectors_below(&rng, MANY_HOSTS - 1)};
+				 .n = too_many ? MANY_HOSTS : 2 + vectors_below(&rng, MANY_HOSTS - 1),
+				 .roots = 1 + vectors_below(&rng, FPISA_MAX_SHARDS)};
 		const uint32_t hosts = too_many ? MANY_HOSTS - 20 : 1 + vectors_below(&rng, s.n < 8 ? s.n : 8);
 
 		memset(s.rack_of_host, 0xff, sizeof(s.rack_of_host));
@@ -257,6 +265,7 @@ static struct site small(void)
 {
 	struct site s = {.size = 4,
 			 .n = 3,
+			 .roots = 2,
 			 .host_of_rank = {0, 1, 0, 1},
 			 .host_of = {0, 1, 2},
 			 .h = {{.bits = 3}, {.bits = 3}, {.bits = 1}}};
@@ -295,6 +304,7 @@ static void two_racks(void **state)
 {
 	struct site s = {.size = 4,
 			 .n = 4,
+			 .roots = 1,
 			 .host_of_rank = {0, 1, 2, 3},
 			 .host_of = {0, 4, 3, 5},
 			 .rack_of_host = {0, 0, 1, 1, 0, NOWHERE},
@@ -304,13 +314,13 @@ static void two_racks(void **state)
 	(void)state;
 	fill(&s);
 	assert_int_equal(check(&s), LEAVES_TREE);
-	assert_int_equal(leaves_choose(s.h, s.n, s.size, &t), LEAVES_TREE);
+	assert_int_equal(leaves_choose(s.h, s.n, s.size, s.roots, &t), LEAVES_TREE);
 	assert_true(t.n == 3 && t.host[0] == 3 && t.host[1] == 1 && t.host[2] == 2);
 	assert_true(t.leaf[0] == 1 && t.leaf[1] == 1 && t.leaf[2] == 2 && t.leaf[3] == 2);
 	/* An aggregator in a rack without ranks is not the root, but the leaf of the second rack, whose host has ranks. */
 	s.rack_of_host[5] = 2;
 	fill(&s);
-	assert_int_equal(leaves_choose(s.h, s.n, s.size, &t), LEAVES_TREE);
+	assert_int_equal(leaves_choose(s.h, s.n, s.size, s.roots, &t), LEAVES_TREE);
 	assert_true(t.n == 3 && t.host[0] == 2 && t.host[1] == 1 && t.host[2] == 2);
 	/* Neither leaf's host has ranks. */
 	s.host_of[2] = 5;

@@ -262,6 +262,7 @@ static void bounds(void **state)
 	WRONG(MAKE, make.leaves, 2);
 	WRONG(MAKE, make.rank, 1);
 	WRONG(MAKE, make.port, 1);
+	WRONG(MAKE, make.further, 1);
 	WRONG(MAKE, make.root, fpisa_ipv4(1));
 	WRONG(MAKE, make.spec.window, 0);
 	WRONG(MAKE, make.name[0], 0);
@@ -303,6 +304,8 @@ static void bounds(void **state)
 	WRONG(ASK, ask.spec.window, 3);
 	WRONG(ASK, ask.spec.window, 2048);
 	WRONG(BOUND, bind.taken, 2);
+	WRONG(BOUND, bind.leaf, 1);
+	WRONG(BIND, bind.leaf, 2);
 	WRONG(BOUND, bind.port, 0);
 	WRONG(BOUND, bind.address, fpisa_ipv4(1));
 	WRONG(BIND, bind.taken, 1);

@@ -335,8 +335,8 @@ static void datapath_turn(struct world *w)
 		/* The datapath marks the record itself, because the manager may not be running. */
 		if (w->record[o.place].aggregators == 1)
 			w->record[o.place].job[o.index].state = FPISA_GROUP_JOB_MADE;
-		if (fpisa_is_address(&o.parent) && fpisa_same_address(&o.parent, &o.local))
-			w->record[o.place].job[o.index].beside = made.number + 1;
+		if (o.further)
+			w->record[o.place].job[o.index].further |= 1ull << made.number;
 		else
 			w->record[o.place].job[o.index].number = w->record[o.place].job[o.index].at[0] = made.number;
 		w->record[o.place].job[o.index].made = made.spec;
@@ -1154,7 +1154,7 @@ static void a_root_beside_a_leaf(void **state)
 	}
 	made_there(w, &w->of[AGG], 0, 0, "");
 	assert_numbers(w, 1, 0);
-	assert_true(w->record[0].job[0].number == 0 && w->record[0].job[0].beside == 2);
+	assert_true(w->record[0].job[0].number == 0 && w->record[0].job[0].further == 2);
 	assert_int_equal(jobs_of(w), 2);
 	for (int r = 0; r < 4; r++)
 		leave(w, &w->of[r], 0);
@@ -1200,6 +1200,166 @@ static void a_root_that_dies_as_a_leaf(void **state)
 		leave(w, &w->of[r], 0);
 	assert_int_equal(jobs_of(w), 0);
 	assert_int_equal(records_of(w), 0);
+}
+
+/* Return a world with leaves on hosts 1 and 2, and two roots: the manager's host, and a slower one, host 3. */
+static struct world *world_with_roots(void)
+{
+	struct world *w = world_with_leaves();
+
+	w->policy.roots = 2;
+	register_at(w, AGG + 2, 3, "aggs", 5000, FPISA_VERSION);
+	for (uint32_t r = 0; r < 4; r++)
+		join(w, call(w, (int)r, 1 + r % 2, "key"), "train", r, 4);
+	return w;
+}
+
+/* Check the request for the job of leaf `i` below this root of world_with_roots(), and answer it. */
+static void make_below(struct world *w, int i, int root, uint32_t number)
+{
+	const struct fpisa_manager_make *o = &last(&w->of[AGG + i])->make;
+
+	assert_last(&w->of[AGG + i], FPISA_MANAGER_MAKE);
+	assert_true(o->workers == 2 && o->rank == i && !o->leaves && o->further == (uint64_t)root);
+	assert_int_equal(ntohl(o->root.w[3]), root ? 0x0a000003 : 0x0a0000fe);
+	assert_int_equal(o->numbers, 1ull << number);
+	made_there(w, &w->of[AGG + i], number, 0, "");
+}
+
+/* The second root does not get the number of the first. A leaf has no room, so all is created again with another window. */
+static void a_tree_with_two_roots(void **state)
+{
+	struct world *w = world_with_roots();
+	const struct fpisa_manager_make *o;
+	const struct fpisa_manager_list *list = &w->of[3].inbox[w->of[3].n - 2].list;
+
+	(void)state;
+	assert_int_equal(w->of[3].inbox[w->of[3].n - 2].type, FPISA_MANAGER_AGGREGATORS);
+	assert_true(list->n == 2 && list->of[0].weight == 1 && list->of[1].weight == 1);
+	assert_int_equal(ntohl(list->of[1].address.w[3]), 0x0a000003);
+	bind_on_two_hosts(w, 0, FPISA_MODE_EXACT, false);
+	assert_true(last(&w->of[0])->bind.leaf == 1);
+	for (int attempt = 0; attempt < 2; attempt++) {
+		assert_true(w->making == 1 && w->make[0].leaves && w->make[0].workers == 2 && !w->make[0].further);
+		datapath_turn(w);
+		o = &last(&w->of[AGG + 2])->make;
+		assert_last(&w->of[AGG + 2], FPISA_MANAGER_MAKE);
+		assert_true(o->leaves && o->workers == 2 && o->numbers == ~1ull && !o->further);
+		made_there(w, &w->of[AGG + 2], 5, 0, "");
+		make_below(w, 0, 0, 0);
+		make_below(w, 0, 1, 5);
+		make_below(w, 1, 0, 0);
+		if (!attempt)
+			made_there(w, &w->of[AGG + 1], 0, -ENOSPC, "no slots");
+	}
+	for (int r = 0; r < 4; r++)
+		assert_last(&w->of[r], FPISA_MANAGER_BIND);
+	make_below(w, 1, 1, 5);
+	for (int r = 0; r < 4; r++) {
+		const struct fpisa_manager_job *j = &last(&w->of[r])->job;
+
+		assert_last(&w->of[r], FPISA_MANAGER_JOB);
+		assert_true(!j->job && j->others[1] == 5 && !j->others[2] && j->leaf == 2 && j->spec.window == 32);
+	}
+	assert_int_equal(jobs_of(w), 1);
+	for (int r = 0; r < 4; r++)
+		leave(w, &w->of[r], 0);
+	assert_int_equal(jobs_of(w), 0);
+	for (int i = 0; i < 3; i++)
+		assert_last(&w->of[AGG + i], FPISA_MANAGER_DROP);
+}
+
+/* A number of the second root that a leaf uses for another job is not tried again. */
+static void a_number_of_the_second_root(void **state)
+{
+	struct world *w = world_with_roots();
+
+	(void)state;
+	bind_on_two_hosts(w, 0, FPISA_MODE_EXACT, false);
+	datapath_turn(w);
+	made_there(w, &w->of[AGG + 2], 5, 0, "");
+	make_below(w, 0, 0, 0);
+	made_there(w, &w->of[AGG], FPISA_MANAGER_R_pool, -ENOENT, "in use");
+	assert_true(w->make[0].pool == ~(1ull << 5));
+	datapath_turn(w);
+	assert_true(last(&w->of[AGG + 2])->make.numbers == ~(1ull | 1ull << 5));
+	/* The second root does not have another number. */
+	made_there(w, &w->of[AGG + 2], FPISA_MANAGER_R_pool, -ENOENT, "all in use");
+	assert_refused(&w->of[0], FPISA_MANAGER_R_pool, "aggregator 10.0.0.3: all in use");
+}
+
+/* Jobs that are not trees are at both roots, which share each vector. The death of either root ends the group. */
+static void jobs_at_two_roots(void **state)
+{
+	struct world *w = world_with_roots();
+
+	(void)state;
+	bind_on_two_hosts(w, 0, FPISA_MODE_FPISA, true);
+	assert_true(!last(&w->of[0])->bind.leaf && !w->make[0].leaves && w->make[0].workers == 4);
+	datapath_turn(w);
+	assert_true(last(&w->of[AGG + 2])->make.numbers == ~0ull && last(&w->of[AGG + 2])->make.workers == 4);
+	made_there(w, &w->of[AGG + 2], 7, 0, "");
+	for (int r = 0; r < 4; r++) {
+		assert_last(&w->of[r], FPISA_MANAGER_JOB);
+		assert_true(!last(&w->of[r])->job.job && last(&w->of[r])->job.others[1] == 7 &&
+			    !last(&w->of[r])->job.leaf);
+	}
+	restart(w);
+	assert_true(w->m.group[0].unheld[0] && w->m.group[0].unheld[1] && !w->m.group[0].unheld[2]);
+	w = world_with_roots();
+	lose(w, &w->of[AGG + 2]);
+	assert_refused(&w->of[0], FPISA_MANAGER_R_aggregator, "aggregator 10.0.0.3 is gone");
+	/* The next group has one root, and the manager says so. */
+	for (uint32_t r = 0; r < 4; r++)
+		join(w, call(w, 4 + (int)r, 1 + r % 2, "key"), "next", r, 4);
+	assert_int_equal(w->of[6].inbox[w->of[6].n - 2].type, FPISA_MANAGER_PENDING);
+	assert_non_null(
+		strstr(w->said, "group next: its tree has 1 of 2 roots; run fpisa serve --manager on more hosts"));
+}
+
+/* The manager's own datapath is a leaf of two roots on other hosts. All of its jobs end with the group. */
+static void a_leaf_of_two_roots_here(void **state)
+{
+	struct world *w = new_world();
+
+	(void)state;
+	strcpy(w->policy.aggregator_key[w->policy.aggregator_keys++], "aggs");
+	w->policy.leaves = true;
+	w->policy.roots = 2;
+	w->rate = 10000;
+	for (int i = 0; i < 3; i++)
+		register_at(w, AGG + i, 1 + (uint32_t)i, "aggs", 10000, FPISA_VERSION);
+	for (uint32_t r = 0; r < 4; r++) {
+		struct told *t = call(w, (int)r, r % 2 ? 1 : 0xfe, "key");
+
+		t->caller.here = !(r % 2);
+		join(w, t, "train", r, 4);
+	}
+	for (int r = 0; r < 4; r++)
+		ask_in_mode(w, &w->of[r], 0, 1, FPISA_MODE_EXACT, 64);
+	for (int r = 0; r < 4; r++)
+		bound(w, &w->of[r], 0, last(&w->of[r])->bind.port, 0);
+	made_there(w, &w->of[AGG + 1], 5, 0, "");
+	made_there(w, &w->of[AGG + 2], 6, 0, "");
+	datapath_turn(w);
+	assert_true(w->make[0].further && w->make[0].pool == 1ull << 6);
+	datapath_turn(w);
+	made_there(w, &w->of[AGG], 5, 0, "");
+	made_there(w, &w->of[AGG], 0, -ENOSPC, "no slots");
+	/* Both jobs here were removed. */
+	assert_int_equal(jobs_of(w), 0);
+	made_there(w, &w->of[AGG + 1], 5, 0, "");
+	made_there(w, &w->of[AGG + 2], 6, 0, "");
+	datapath_turn(w);
+	datapath_turn(w);
+	made_there(w, &w->of[AGG], 5, 0, "");
+	made_there(w, &w->of[AGG], 6, 0, "");
+	assert_last(&w->of[0], FPISA_MANAGER_JOB);
+	assert_true(w->record[0].job[0].number == 5 && w->record[0].job[0].further == 1 << 6);
+	assert_int_equal(jobs_of(w), 2);
+	for (int r = 0; r < 4; r++)
+		leave(w, &w->of[r], 0);
+	assert_int_equal(jobs_of(w), 0);
 }
 
 /* Without the key `leaves` the same group gets several aggregators. */
@@ -2413,6 +2573,10 @@ int main(void)
 		cmocka_unit_test(a_root_beside_a_leaf),
 		cmocka_unit_test(a_root_beside_a_leaf_of_an_agent),
 		cmocka_unit_test(a_root_that_dies_as_a_leaf),
+		cmocka_unit_test(a_tree_with_two_roots),
+		cmocka_unit_test(a_number_of_the_second_root),
+		cmocka_unit_test(jobs_at_two_roots),
+		cmocka_unit_test(a_leaf_of_two_roots_here),
 		cmocka_unit_test(a_tree_of_two_racks),
 		cmocka_unit_test(a_group_in_one_rack),
 		cmocka_unit_test(a_tree_after_a_restart),

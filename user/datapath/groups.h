@@ -19,7 +19,7 @@
 #define GROUPS 64 /* maximum number of groups at the same time */
 /* maximum number of registered aggregators; an aggregator that is gone keeps its place until another needs the place */
 #define AGGREGATORS 64
-#define GROUP_AGGREGATORS (1 + FPISA_MAX_WORKERS) /* of one group: the root and the leaves of a tree */
+#define GROUP_AGGREGATORS (1 + FPISA_MAX_WORKERS) /* of one group: the roots and the leaves of a tree */
 #define GROUP_BLOCKS (FPISA_MAX_RANKS / 64)
 
 struct group_job {
@@ -30,9 +30,10 @@ struct group_job {
 	__u64 token; /* token, which identifies the job before it has a number */
 	__u64 token_high;
 	struct fpisa_manager_spec asked, made;
-	__u8 at[GROUP_AGGREGATORS]; /* numbers of the job at the group's aggregators */
-	/* If `number` is the root of a tree: number of the leaf beside it on this datapath, from 1; 0: there is none */
-	__u64 beside;
+	/* numbers of the job at the group's aggregators; at a leaf, that of the job below the first root */
+	__u8 at[GROUP_AGGREGATORS];
+	/* numbers, as a bitmap, of further jobs on this datapath: of a leaf beside the root, or of a leaf below further roots */
+	__u64 further;
 };
 
 struct group_rank {
@@ -40,8 +41,8 @@ struct group_rank {
 	__u64 calls;			/* number of calls that the rank completed before it left */
 	__u16 port[FPISA_MANAGER_JOBS]; /* UDP port in each job of the group */
 	/*
-	 * Index of the aggregator that is the rank's leaf, or 0 if the group does not have a tree. In a tree,
-	 * aggregator 0 is the root, and the others are leaves.
+	 * Index of the aggregator that is the rank's leaf, or 0 if the group does not have a tree. In a tree, the roots
+	 * precede the leaves, which are in the order of their lowest ranks.
 	 */
 	__u32 leaf;
 	__u32 zero;
@@ -107,9 +108,21 @@ static inline bool group_ends(const struct group_record *r)
 	return fpisa_ranks_any(&r->left) || fpisa_ranks_any(&r->gone);
 }
 
+/* Return the number of roots of the group's tree, which the first leaf follows, or 0 if the group does not have a tree. */
+static inline __u32 group_roots(const struct group_record *r)
+{
+	return r->rank[0].leaf;
+}
+
 static inline bool group_has_tree(const struct group_record *r)
 {
-	return r->rank[0].leaf != 0;
+	return group_roots(r) != 0;
+}
+
+/* Return how many aggregators share each vector: in a tree the roots, which are the first of the list, otherwise all. */
+static inline __u32 group_shards(const struct group_record *r)
+{
+	return group_roots(r) ?: r->aggregators;
 }
 
 /* Return whether the group has ranks of both families. */

@@ -130,8 +130,8 @@ static void take_bind(struct fpisa_link *l, const struct fpisa_manager_bind *b)
 	pthread_mutex_unlock(&l->lock);
 	if (!f)
 		return;
-	if (!several)
-		to[0] = (struct fpisa_aggregator){.address = b->address, .port = b->aggregator};
+	for (int i = 0; i < FPISA_MAX_SHARDS && (!several || b->leaf); i++)
+		to[i] = (struct fpisa_aggregator){.address = b->address, .port = b->aggregator};
 	rc = fpisa_hold_bind(f, to, b->port);
 	pthread_mutex_lock(&l->lock);
 	if (rc && rc != -EADDRINUSE) {

@@ -453,17 +453,19 @@ static void say_bound(struct manager *m, const struct manager_group *g, const st
 	m->ops->say(m->arg, text);
 }
 
-/* Tell a rank the addresses of its family. */
+/* Tell a rank the addresses of its family of the aggregators that share each vector. */
 static void tell_list(struct manager *m, struct manager_group *g, __u32 rank)
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_AGGREGATORS);
 
-	msg.list.n = g->record.aggregators;
+	msg.list.n = group_shards(&g->record);
 	for (__u32 i = 0; i < msg.list.n; i += FPISA_MANAGER_LISTED) {
 		msg.list.first = i;
-		memcpy(msg.list.of, g->record.aggregator + i, sizeof(msg.list.of));
-		for (__u32 k = i; k < msg.list.n && k < i + FPISA_MANAGER_LISTED; k++)
+		memset(msg.list.of, 0, sizeof(msg.list.of));
+		for (__u32 k = i; k < msg.list.n && k < i + FPISA_MANAGER_LISTED; k++) {
+			msg.list.of[k - i] = g->record.aggregator[k];
 			msg.list.of[k - i].address = manager_address_for(m, g, k, rank);
+		}
 		manager_tell_rank(m, g, rank, &msg);
 	}
 }
@@ -512,6 +514,20 @@ static void explain_no_tree(const struct manager_group *g, enum leaves_choice ch
 			 g->record.size);
 }
 
+/* Report that the tree has fewer roots than the policy asks for. */
+static void say_roots(struct manager *m, const struct manager_group *g)
+{
+	const __u32 roots = group_roots(&g->record);
+	char text[512];
+
+	if (roots >= m->policy->roots)
+		return;
+	snprintf(text, sizeof(text),
+		 "group %s: its tree has %u of %u roots; run fpisa serve --manager on more hosts without ranks, outside of the racks",
+		 g->record.name, roots, m->policy->roots);
+	m->ops->say(m->arg, text);
+}
+
 /*
  * Choose a tree, if the policy allows trees, the ranks have one family, and there is a tree. A group with more ranks than
  * a job ends if there is none.
@@ -523,12 +539,13 @@ static bool choose_tree(struct manager *m, struct manager_group *g, const struct
 	struct leaves_tree t = {.n = 0};
 
 	if (m->policy->leaves)
-		choice = leaves_choose(c->leaves, c->n, g->record.size, &t);
+		choice = leaves_choose(c->leaves, c->n, g->record.size, m->policy->roots, &t);
 	if (choice == LEAVES_TREE && !group_is_mixed(&g->record)) {
 		for (__u32 i = 0; i < t.n; i++)
 			take_candidate(m, g, c, t.host[i], 1);
 		for (__u32 r = 0; r < g->record.size; r++)
 			g->record.rank[r].leaf = t.leaf[r];
+		say_roots(m, g);
 		return true;
 	}
 	explain_no_tree(g, choice, &t, text);
@@ -585,8 +602,6 @@ static void choose_shares(struct manager *m, struct manager_group *g, struct can
 	choose_homes(g, here);
 	if (known)
 		say_bound(m, g, c, &s, bits);
-	for (__u32 r = 0; r < g->record.size && g->record.aggregators > 1; r++)
-		tell_list(m, g, r);
 }
 
 void manager_choose(struct manager *m, struct manager_group *g)
@@ -611,6 +626,8 @@ void manager_choose(struct manager *m, struct manager_group *g)
 	memset(g->home, 0, sizeof(g->home));
 	if (!choose_tree(m, g, &c) && !g->over.reason)
 		choose_shares(m, g, &c);
+	for (__u32 r = 0; r < g->record.size && group_shards(&g->record) > 1; r++)
+		tell_list(m, g, r);
 }
 
 /* -- messages of aggregators -------------------------------------------------------- */
@@ -661,7 +678,7 @@ bool manager_aggregator_message(struct manager *m, struct manager_caller *c, con
 	case FPISA_MANAGER_MADE:
 		g = find_group(m, msg->made.group, a, &i);
 		if (g)
-			take_made(m, g, manager_maker(g, msg->made.index, (__u32)i), &msg->made);
+			take_made(m, g, (__u32)i, &msg->made);
 		return true;
 	case FPISA_MANAGER_HOLDS:
 		g = find_group(m, msg->of.group, a, &i);

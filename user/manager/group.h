@@ -48,6 +48,7 @@ struct manager_make {
 	struct fpisa_address parent;
 	__u16 parent_port;
 	__u32 parent_rank;
+	bool further; /* besides the datapath's earlier jobs of this index; otherwise in their place */
 	__u64 token;
 	struct fpisa_address local, other; /* addresses of the datapath; `other` is ::, or has the other family */
 	__u32 workers;
@@ -99,7 +100,7 @@ struct manager_group_job {
 	int tries;	 /* attempts to find free ports */
 	__u32 next_port; /* first port that has not been tried */
 	__u64 making_ms; /* when the manager began to create the job */
-	__u32 at;	 /* index of the aggregator that creates the job; they create it one after the other */
+	__u32 at;	 /* number of steps that are done, each of which is a job at the aggregator manager_at() */
 	bool there[GROUP_AGGREGATORS];	  /* aggregators that have created the job */
 	enum fpisa_manager_reason reason; /* why the job is refused to all ranks; 0: it is not refused */
 	struct fpisa_ranks ranks;	  /* ranks that the refusal names */

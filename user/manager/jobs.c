@@ -207,13 +207,15 @@ static bool own_ports(const struct manager *m, const struct manager_group *g, __
 static void tell_bind(struct manager *m, struct manager_group *g, __u32 index, __u32 rank)
 {
 	const struct group_rank *r = &g->record.rank[rank];
-	const __u32 i = manager_is_tree(g, index) ? r->leaf : 0;
+	const bool tree = manager_is_tree(g, index);
+	const __u32 i = tree ? r->leaf : 0;
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_BIND);
 
 	msg.bind = (struct fpisa_manager_bind){.index = index,
 					       .port = r->port[index],
 					       .address = manager_address_for(m, g, i, rank),
-					       .aggregator = g->record.aggregator[i].port};
+					       .aggregator = g->record.aggregator[i].port,
+					       .leaf = tree};
 	manager_tell_rank(m, g, rank, &msg);
 }
 
@@ -340,14 +342,14 @@ static void make(struct manager *m, struct manager_group *g, __u32 index)
 	j->making_ms = m->now_ms;
 	manager_record(m, g);
 	/* After a restart of the manager, wait for the aggregator: manager_make_back(). */
-	if (!manager_make_at(m, g, index, j->at, j->window >> j->halved) && !g->back_ms)
-		manager_not_made(m, g, j->at, "that aggregator is gone");
+	if (!manager_make_next(m, g, index, j->window >> j->halved) && !g->back_ms)
+		manager_not_made(m, g, manager_at(g, j->at), "that aggregator is gone");
 }
 
 void manager_make_back(struct manager *m, struct manager_group *g, __u32 i)
 {
 	for (__u32 k = 0; k < FPISA_MANAGER_JOBS; k++)
-		if (g->job[k].state == FPISA_GROUP_JOB_MAKING && g->job[k].at == manager_maker(g, k, i))
+		if (manager_makes(g, k, i))
 			make(m, g, k);
 }
 
@@ -374,7 +376,7 @@ static void tell_job(struct manager *m, struct manager_group *g, __u32 index, co
 					     .token = record->token,
 					     .token_high = record->token_high,
 					     .spec = record->made};
-	for (__u32 i = 1; !manager_is_tree(g, index) && i < manager_aggregators_of(g, index); i++)
+	for (__u32 i = 1; i < group_shards(&g->record); i++)
 		msg.job.others[i] = record->at[i];
 	FPISA_EACH_RANK(r, ranks) {
 		if (manager_is_tree(g, index) && g->record.rank[r].leaf != leaf) {
@@ -410,6 +412,15 @@ static void end_making(struct manager *m, struct manager_group *g, __u32 index)
 	manager_record(m, g);
 }
 
+/* Return whether this datapath has created the job. */
+static bool is_here(const struct manager *m, const struct manager_group *g, const struct manager_group_job *j)
+{
+	for (__u32 i = 0; i < g->record.aggregators; i++)
+		if (j->there[i] && manager_is_own(m, g, i))
+			return true;
+	return false;
+}
+
 /*
  * Create the job again from the first aggregator on. An agent deletes the job that it has created; this function deletes
  * this datapath's job.
@@ -419,13 +430,11 @@ static void make_again(struct manager *m, struct manager_group *g, __u32 index)
 	struct group_job *record;
 	struct manager_group_job *j = job_of(g, index, &record);
 
-	for (__u32 i = 0; i < j->at; i++) {
-		if (!j->there[i] || !manager_is_own(m, g, i))
-			continue;
-		m->ops->remove(m->arg, record->at[i], record->token);
-		j->there[i] = false;
-	}
-	record->beside = 0;
+	if (is_here(m, g, j))
+		manager_remove_job(m, record);
+	for (__u32 i = 0; i < g->record.aggregators; i++)
+		j->there[i] &= !manager_is_own(m, g, i);
+	record->further = 0;
 	j->at = 0;
 	j->halved = 0;
 	make(m, g, index);
@@ -436,16 +445,21 @@ static void take_number(struct manager *m, struct manager_group *g, __u32 index,
 	struct group_job *record;
 	struct manager_group_job *j = job_of(g, index, &record);
 
-	record->at[j->at] = (__u8)made->number;
-	if (manager_is_own(m, g, j->at) && manager_is_tree(g, index) && manager_is_beside_root(g, j->at))
-		record->beside = made->number + 1;
-	else if (manager_is_own(m, g, j->at))
+	const __u32 i = manager_at(g, j->at);
+
+	if (manager_is_own(m, g, i) && is_here(m, g, j))
+		record->further |= 1ull << made->number;
+	else if (manager_is_own(m, g, i))
 		record->number = made->number;
+	/* A leaf begins with its job below the first root. */
+	if (j->at < group_shards(&g->record) || !(j->at % group_shards(&g->record)))
+		record->at[i] = (__u8)made->number;
 	if (!j->at) {
 		record->made = made->spec;
 		j->window >>= j->halved;
 	}
-	j->there[j->at++] = true;
+	j->there[i] = true;
+	j->at++;
 	j->halved = 0;
 	if (j->reason) {
 		end_making(m, g, index);
@@ -453,7 +467,7 @@ static void take_number(struct manager *m, struct manager_group *g, __u32 index,
 		/* The windows of a tree are equal, and a leaf has no more slots. */
 		j->window = made->spec.window;
 		make_again(m, g, index);
-	} else if (j->at < manager_aggregators_of(g, index)) {
+	} else if (j->at < manager_steps(g, index)) {
 		make(m, g, index);
 	} else {
 		m->count.jobs++;
@@ -523,9 +537,10 @@ static bool make_otherwise(struct manager *m, struct manager_group *g, __u32 ind
 		make_again(m, g, index);
 		return true;
 	}
-	if (manager_is_tree(g, index) && j->at && made->err == -ENOENT && made->reason == FPISA_MANAGER_R_pool) {
+	if (manager_is_tree(g, index) && j->at >= group_roots(&g->record) && made->err == -ENOENT &&
+	    made->reason == FPISA_MANAGER_R_pool) {
 		/* A leaf uses the number for another job. */
-		j->used |= 1ull << record->at[0];
+		j->used |= 1ull << record->at[j->at % group_roots(&g->record)];
 		make_again(m, g, index);
 		return true;
 	}
@@ -540,7 +555,7 @@ static void take_failure(struct manager *m, struct manager_group *g, __u32 index
 	if (!j->reason && !group_ends(&g->record) && make_otherwise(m, g, index, made))
 		return;
 	if (!j->reason) {
-		name_aggregator(g, j->at, name);
+		name_aggregator(g, manager_at(g, j->at), name);
 		refuse_job(m, g, index, reason_of(made), NULL, "group %s: %s%s", g->record.name, name, made->text);
 	}
 	end_making(m, g, index);
@@ -549,9 +564,8 @@ static void take_failure(struct manager *m, struct manager_group *g, __u32 index
 void manager_made_at(struct manager *m, __u32 i, const struct manager_made *made)
 {
 	struct manager_group *g = &m->group[made->place];
-	const struct manager_group_job *j = &g->job[made->index];
 
-	if (g->record.id != made->id || j->state != FPISA_GROUP_JOB_MAKING || j->at != i)
+	if (g->record.id != made->id || !manager_makes(g, made->index, i))
 		return;
 	if (made->err)
 		take_failure(m, g, made->index, made);
@@ -568,7 +582,7 @@ void manager_made(struct manager *m, const struct manager_made *made)
 
 	while (i + 1 < g->record.aggregators && !manager_is_own(m, g, i))
 		i++;
-	manager_made_at(m, manager_maker(g, made->index, i), made);
+	manager_made_at(m, i, made);
 }
 
 void manager_not_made(struct manager *m, struct manager_group *g, __u32 i, const char *why)
@@ -577,7 +591,7 @@ void manager_not_made(struct manager *m, struct manager_group *g, __u32 i, const
 
 	snprintf(made.text, sizeof(made.text), "%s", why);
 	for (made.index = 0; made.index < FPISA_MANAGER_JOBS && g->record.id == made.id; made.index++)
-		manager_made_at(m, manager_maker(g, made.index, i), &made);
+		manager_made_at(m, i, &made);
 }
 
 /* -- asking ----------------------------------------------------------------- */
@@ -703,7 +717,7 @@ void manager_restore_jobs(struct manager_group *g)
 			snprintf(j->text, sizeof(j->text),
 				 "group %s: job %d was refused before the manager was restarted", g->record.name, k);
 		j->asked = fpisa_ranks_all(g->record.size);
-		j->at = manager_aggregators_of(g, (__u32)k);
+		j->at = manager_steps(g, (__u32)k);
 		j->window = record->made.window;
 	}
 }

@@ -2,15 +2,34 @@
 /* The choice of a group's tree; leaves.h has the contract. */
 #include "leaves.h"
 
-/* Return the index of the root, or n. */
-static __u32 root_of(const struct leaves_host *h, __u32 n)
+static bool is_among(const __u32 *host, __u32 n, __u32 i)
+{
+	for (__u32 k = 0; k < n; k++)
+		if (host[k] == i)
+			return true;
+	return false;
+}
+
+/* Return the index of the fastest root besides those of the tree, or n. */
+static __u32 root_of(const struct leaves_host *h, __u32 n, const struct leaves_tree *t)
 {
 	__u32 root = n;
 
 	for (__u32 i = 0; i < n; i++)
-		if (!fpisa_ranks_any(&h[i].ranks) && !h[i].in_rack && (root == n || h[i].bits > h[root].bits))
+		if (!fpisa_ranks_any(&h[i].ranks) && !h[i].in_rack && !is_among(t->host, t->roots, i) &&
+		    (root == n || h[i].bits > h[root].bits))
 			root = i;
 	return root;
+}
+
+/* Add up to `roots` roots. If there is none, the index of the only root is n. */
+static void add_roots(const struct leaves_host *h, __u32 n, __u32 roots, struct leaves_tree *t)
+{
+	for (__u32 i = root_of(h, n, t); i < n && t->roots < roots; i = root_of(h, n, t))
+		t->host[t->roots++] = i;
+	if (!t->roots)
+		t->host[t->roots++] = n;
+	t->n = t->roots;
 }
 
 static bool is_better(const struct leaves_host *a, const struct leaves_host *b)
@@ -18,12 +37,9 @@ static bool is_better(const struct leaves_host *a, const struct leaves_host *b)
 	return a->colocated == b->colocated ? a->bits > b->bits : b->colocated;
 }
 
-static bool is_leaf(const struct leaves_tree *t, __u32 host)
+static __u32 leaves_of(const struct leaves_tree *t)
 {
-	for (__u32 i = 1; i < t->n; i++)
-		if (t->host[i] == host)
-			return true;
-	return false;
+	return t->n - t->roots;
 }
 
 /* Return the index of another leaf for this rank, or n if its site has none. */
@@ -32,7 +48,8 @@ static __u32 leaf_of(const struct leaves_host *h, __u32 n, __u32 rank, const str
 	__u32 leaf = n;
 
 	for (__u32 i = 0; i < n; i++)
-		if (fpisa_ranks_has(&h[i].ranks, rank) && !is_leaf(t, i) && (leaf == n || is_better(&h[i], &h[leaf])))
+		if (fpisa_ranks_has(&h[i].ranks, rank) && !is_among(t->host + t->roots, leaves_of(t), i) &&
+		    (leaf == n || is_better(&h[i], &h[leaf])))
 			leaf = i;
 	return leaf;
 }
@@ -46,7 +63,7 @@ static enum leaves_choice add_leaf(const struct leaves_host *h, __u32 n, __u32 r
 	t->without = rank;
 	if (leaf == n)
 		return LEAVES_NO_LEAF;
-	if (t->n > LEAVES_MOST)
+	if (leaves_of(t) == LEAVES_MOST)
 		return LEAVES_TOO_MANY;
 	FPISA_EACH_RANK(r, &h[leaf].ranks)
 		if (!t->leaf[r] && ranks++ < LEAVES_MOST)
@@ -70,25 +87,26 @@ static __u32 root_of_leaves(const struct leaves_host *h, __u32 n, const struct l
 {
 	__u32 root = n;
 
-	for (__u32 i = 1; i < t->n; i++)
+	for (__u32 i = t->roots; i < t->n; i++)
 		if (h[t->host[i]].colocated && (root == n || h[t->host[i]].bits > h[root].bits))
 			root = t->host[i];
 	return root;
 }
 
-enum leaves_choice leaves_choose(const struct leaves_host *h, __u32 n, __u32 size, struct leaves_tree *t)
+enum leaves_choice leaves_choose(const struct leaves_host *h, __u32 n, __u32 size, __u32 roots, struct leaves_tree *t)
 {
 	enum leaves_choice choice = LEAVES_TREE;
 
-	*t = (struct leaves_tree){.n = 1, .host = {root_of(h, n)}};
+	*t = (struct leaves_tree){.n = 0};
+	add_roots(h, n, roots, t);
 	for (__u32 r = 0; r < size && choice == LEAVES_TREE; r++)
 		if (!t->leaf[r])
 			choice = add_leaf(h, n, r, t);
 	if (choice != LEAVES_TREE)
 		return choice;
-	if (t->n == 2 || t->n - 1 == size)
+	if (leaves_of(t) == 1 || leaves_of(t) == size)
 		return LEAVES_NO_USE;
-	if (t->host[0] == n && leaf_may_be_root(t->n - 1, size))
+	if (t->host[0] == n && leaf_may_be_root(leaves_of(t), size))
 		t->host[0] = root_of_leaves(h, n, t);
 	return t->host[0] == n ? LEAVES_NO_ROOT : LEAVES_TREE;
 }

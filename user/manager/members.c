@@ -66,11 +66,11 @@ static __u32 ranks_left(const struct manager_group *g)
 	return n;
 }
 
-/* Remove a job of this datapath, and the leaf beside it. */
-static void remove_job(struct manager *m, const struct group_job *j)
+void manager_remove_job(struct manager *m, const struct group_job *j)
 {
-	if (j->beside)
-		m->ops->remove(m->arg, (__u32)j->beside - 1, j->token);
+	for (__u32 n = 0; n < FPISA_MAX_JOBS; n++)
+		if (j->further >> n & 1)
+			m->ops->remove(m->arg, n, j->token);
 	m->ops->remove(m->arg, j->number, j->token);
 }
 
@@ -85,7 +85,7 @@ void manager_end_if_empty(struct manager *m, struct manager_group *g)
 			return;
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		if (g->job[k].state == FPISA_GROUP_JOB_MADE && manager_has_job(&g->record, (__u32)k, m->aggregator_port))
-			remove_job(m, &g->record.job[k]);
+			manager_remove_job(m, &g->record.job[k]);
 	manager_drop_jobs(m, g);
 	if (fpisa_ranks_any(&g->record.joined))
 		m->ops->record(m->arg, manager_place(m, g), &none);

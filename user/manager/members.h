@@ -29,6 +29,9 @@ __u32 manager_ending(const struct manager *m, const char *owner);
  */
 __u32 manager_large_ranks(const struct manager *m, bool ending);
 
+/* Remove a group's job from this datapath, which has it. */
+void manager_remove_job(struct manager *m, const struct group_job *j);
+
 /*
  * Remove the group's jobs if no rank is in the group or will come back. Wait for a job that is being made, which could
  * not be found otherwise.

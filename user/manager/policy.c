@@ -34,6 +34,7 @@ enum {
 	OPT_AGGREGATOR_KEYS,
 	OPT_COLOCATED,
 	OPT_LEAVES,
+	OPT_ROOTS,
 };
 
 const struct option manager_options[] = {{"key-file", required_argument, NULL, OPT_KEY_FILE},
@@ -58,6 +59,7 @@ const struct option manager_options[] = {{"key-file", required_argument, NULL, O
 					 {"aggregator-keys", required_argument, NULL, OPT_AGGREGATOR_KEYS},
 					 {"colocated", required_argument, NULL, OPT_COLOCATED},
 					 {"leaves", no_argument, NULL, OPT_LEAVES},
+					 {"roots", required_argument, NULL, OPT_ROOTS},
 					 {0}};
 
 const struct option manager_key_options[] = {{"groups", required_argument, NULL, OPT_KEY_GROUPS},
@@ -72,6 +74,7 @@ void manager_policy_init(struct manager_policy *p)
 	*p = (struct manager_policy){
 		.jobs = ~0ull,
 		.size = FPISA_MAX_RANKS,
+		.roots = 1,
 		.udp_first = UDP_FIRST,
 		.udp_last = UDP_LAST,
 		.formats = UINT32_MAX,
@@ -372,6 +375,8 @@ int manager_option(struct manager_policy *p, int opt, const char *arg)
 	case OPT_LEAVES:
 		p->leaves = true;
 		return 0;
+	case OPT_ROOTS:
+		return take_number("--roots", arg, FPISA_MAX_SHARDS, &p->roots);
 	case OPT_USER:
 		p->user = arg;
 		return 0;
@@ -487,6 +492,8 @@ int manager_policy_check(const struct manager_policy *p)
 		return refuse(BAD_USAGE,
 			      "port = %u, but the other hosts look for the manager at port %u; write manager = %.*s:%u",
 			      p->port, manager_policy_port(p), host_length(p->manager), p->manager, p->port);
+	if (p->roots > 1 && !p->leaves)
+		return refuse(BAD_USAGE, "roots = %u needs leaves = yes; add the line, or remove roots", p->roots);
 	if (!p->key_file && !p->without_key)
 		return refuse(BAD_USAGE,
 			      "key-file is missing; create one with fpisa key new, or set without-key = yes to serve "

@@ -55,6 +55,7 @@ struct manager_policy {
 	struct fpisa_address listen; /* ::: all addresses of both families */
 	bool without_key;
 	bool leaves; /* groups use trees, in which each rack or host of their ranks has a leaf, where that is possible */
+	__u32 roots;	       /* of a tree, if that many hosts are spare */
 	const char *key_file;  /* valid in the process that has read the configuration */
 	bool keyed;	       /* there is a key file */
 	const char *user;      /* account of the process that talks to the network; NULL: the user nobody */

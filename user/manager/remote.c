@@ -65,16 +65,33 @@ bool manager_needs_exact_slots(const struct manager_group *g, __u32 index)
 
 bool manager_has_job(const struct group_record *r, __u32 index, __u16 port)
 {
-	const struct fpisa_manager_aggregator *root = &r->aggregator[0];
+	const struct fpisa_manager_aggregator *a = r->aggregator;
 
 	if (r->elsewhere || !group_has_tree(r) || is_tree(r, index))
 		return !r->elsewhere;
-	return fpisa_same_address(&root->address, &r->local) && root->port == port;
+	for (__u32 i = 0; i < group_roots(r); i++)
+		if (fpisa_same_address(&a[i].address, &r->local) && a[i].port == port)
+			return true;
+	return false;
 }
 
 __u32 manager_aggregators_of(const struct manager_group *g, __u32 index)
 {
-	return group_has_tree(&g->record) && !manager_is_tree(g, index) ? 1 : g->record.aggregators;
+	return manager_is_tree(g, index) ? g->record.aggregators : group_shards(&g->record);
+}
+
+__u32 manager_steps(const struct manager_group *g, __u32 index)
+{
+	const __u32 shards = group_shards(&g->record);
+
+	return shards * (1 + manager_aggregators_of(g, index) - shards);
+}
+
+__u32 manager_at(const struct manager_group *g, __u32 step)
+{
+	const __u32 shards = group_shards(&g->record);
+
+	return step < shards ? step : step / shards - 1 + shards;
 }
 
 static bool is_same_place(const struct manager_group *g, __u32 i, __u32 k)
@@ -84,11 +101,11 @@ static bool is_same_place(const struct manager_group *g, __u32 i, __u32 k)
 	return fpisa_same_address(&a[i].address, &a[k].address) && a[i].port == a[k].port;
 }
 
-__u32 manager_maker(const struct manager_group *g, __u32 index, __u32 i)
+bool manager_makes(const struct manager_group *g, __u32 index, __u32 i)
 {
-	const __u32 at = g->job[index].at;
+	const struct manager_group_job *j = &g->job[index];
 
-	return at < g->record.aggregators && is_same_place(g, i, at) ? at : i;
+	return j->state == FPISA_GROUP_JOB_MAKING && is_same_place(g, i, manager_at(g, j->at));
 }
 
 bool manager_is_beside_root(const struct manager_group *g, __u32 i)
@@ -132,7 +149,8 @@ static void send_make(struct manager *m, const struct manager_group *g, const st
 					       .rank = (__u8)o->parent_rank,
 					       .port = o->parent_port,
 					       .root = o->parent,
-					       .numbers = o->pool};
+					       .numbers = o->pool,
+					       .further = o->further};
 	memcpy(msg.make.name, g->record.name, sizeof(msg.make.name));
 	memcpy(msg.make.owner, g->record.owner, sizeof(g->record.owner));
 	m->ops->send(m->arg, to, &msg);
@@ -144,31 +162,59 @@ static void add_rank(struct manager_make *o, const struct fpisa_address *address
 	o->port[o->workers++] = port;
 }
 
-/* Fill in the ranks of aggregator `i`: leaves of a root, ranks of a leaf, or all ranks. */
-static void fill_ranks(const struct manager_group *g, __u32 index, __u32 i, struct manager_make *o)
+/* Add the ranks of leaf `i` of a tree, or all ranks for 0. */
+static void add_ranks(const struct manager_group *g, __u32 index, __u32 i, struct manager_make *o)
 {
-	const struct fpisa_manager_aggregator *a = g->record.aggregator;
-	const struct group_job *record = &g->record.job[index];
-	const bool tree = manager_is_tree(g, index);
-
-	for (__u32 k = 1; tree && !i && k < g->record.aggregators; k++)
-		add_rank(o, &a[k].address, a[k].port);
-	for (__u32 r = 0; (!tree || i) && r < g->record.size; r++)
-		if (!tree || g->record.rank[r].leaf == i)
+	for (__u32 r = 0; r < g->record.size; r++)
+		if (!i || g->record.rank[r].leaf == i)
 			add_rank(o, &g->record.rank[r].address, g->record.rank[r].port[index]);
-	o->leaves = tree && !i;
-	o->pool &= ~g->job[index].used;
-	if (!tree || !i)
-		return;
-	o->parent = a[0].address;
-	o->parent_port = a[0].port;
-	o->parent_rank = i - 1;
-	o->pool = manager_is_beside_root(g, i) ? o->pool & ~(1ull << record->at[0]) : 1ull << record->at[0];
 }
 
-bool manager_make_at(struct manager *m, struct manager_group *g, __u32 index, __u32 i, __u32 window)
+/* Fill in the job at root `i`. The jobs of the roots have different numbers, because each leaf has the jobs of all roots. */
+static void fill_root(const struct manager_group *g, __u32 index, __u32 i, struct manager_make *o)
+{
+	const struct fpisa_manager_aggregator *a = g->record.aggregator;
+
+	for (__u32 k = group_roots(&g->record); k < g->record.aggregators; k++)
+		add_rank(o, &a[k].address, a[k].port);
+	o->leaves = 1;
+	o->pool &= ~g->job[index].used;
+	for (__u32 k = 0; k < i; k++)
+		o->pool &= ~(1ull << g->record.job[index].at[k]);
+}
+
+/* Fill in the job at leaf `i` below this root. */
+static void fill_leaf(const struct manager_group *g, __u32 index, __u32 i, __u32 root, struct manager_make *o)
+{
+	const struct fpisa_manager_aggregator *a = &g->record.aggregator[root];
+	const __u64 number = 1ull << g->record.job[index].at[root];
+	const bool beside = manager_is_beside_root(g, i);
+
+	add_ranks(g, index, i, o);
+	o->parent = a->address;
+	o->parent_port = a->port;
+	o->parent_rank = i - group_roots(&g->record);
+	o->pool = beside ? o->pool & ~g->job[index].used & ~number : number;
+	o->further = root || beside;
+}
+
+/* Fill in what depends on the place of the aggregator of this step: its ranks, its parent, and the numbers of the job. */
+static void fill_place(const struct manager_group *g, __u32 index, __u32 step, struct manager_make *o)
+{
+	const __u32 roots = group_roots(&g->record);
+
+	if (!manager_is_tree(g, index))
+		add_ranks(g, index, 0, o);
+	else if (step < roots)
+		fill_root(g, index, step, o);
+	else
+		fill_leaf(g, index, manager_at(g, step), step % roots, o);
+}
+
+bool manager_make_next(struct manager *m, struct manager_group *g, __u32 index, __u32 window)
 {
 	const struct group_job *record = &g->record.job[index];
+	const __u32 step = g->job[index].at, i = manager_at(g, step);
 	struct manager_aggregator *a = manager_aggregator_of(m, g, i);
 	struct manager_make o = {
 		.place = (__u32)(g - m->group),
@@ -187,7 +233,7 @@ bool manager_make_at(struct manager *m, struct manager_group *g, __u32 index, __
 	if (!i && g->job[index].elements)
 		o.spec.elements = g->job[index].elements;
 	o.spec.fanout = record->asked.fanout;
-	fill_ranks(g, index, i, &o);
+	fill_place(g, index, step, &o);
 	if (manager_is_own(m, g, i))
 		m->ops->make(m->arg, &o);
 	else if (a && a->caller)

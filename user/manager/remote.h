@@ -24,15 +24,23 @@ bool manager_is_own(const struct manager *m, const struct manager_group *g, __u3
 struct fpisa_address manager_address_for(struct manager *m, const struct manager_group *g, __u32 i, __u32 rank);
 
 /*
- * Return the place of the aggregator at place `i` that creates the job of this index, or `i` if it creates none. An
- * aggregator that is the root of a tree and a leaf has two places.
+ * A job of a group is one job at each of its aggregators, and in a tree one at each root, and then one below each root at
+ * each leaf. manager_steps() returns their number. manager_at() returns the place of the aggregator that creates the job
+ * of this step, from 0.
  */
-__u32 manager_maker(const struct manager_group *g, __u32 index, __u32 i);
+__u32 manager_steps(const struct manager_group *g, __u32 index);
+__u32 manager_at(const struct manager_group *g, __u32 step);
+
+/*
+ * Return whether the aggregator at place `i` now creates the job of this index. An aggregator that is the root of a tree
+ * and a leaf has two places.
+ */
+bool manager_makes(const struct manager_group *g, __u32 index, __u32 i);
 
 /* Return whether aggregator `i` of a tree is a leaf on the datapath of the root. */
 bool manager_is_beside_root(const struct manager_group *g, __u32 i);
 
-/* Return whether the group's job of this index is a tree. A group with a tree has its other jobs at the root alone. */
+/* Return whether the group's job of this index is a tree. A group with a tree has its other jobs at the roots alone. */
 bool manager_is_tree(const struct manager_group *g, __u32 index);
 
 /* Return whether a job takes slots that have superaccumulators, as all jobs of trees do. */
@@ -41,14 +49,14 @@ bool manager_needs_exact_slots(const struct manager_group *g, __u32 index);
 /* Return whether the manager's own datapath, at UDP port `port`, has the job of this index of a group's record. */
 bool manager_has_job(const struct group_record *r, __u32 index, __u16 port);
 
-/* Return how many of the group's aggregators have this job. */
+/* Return how many of the group's aggregators, the first of its list, have this job. */
 __u32 manager_aggregators_of(const struct manager_group *g, __u32 index);
 
 /*
- * Have the group's aggregator i create the job of this index with this window; manager_made_at() gets the answer.
- * Return false if the aggregator is gone.
+ * Have the aggregator of the current step create the job of this index with this window; manager_made_at() gets the
+ * answer. Return false if the aggregator is gone.
  */
-bool manager_make_at(struct manager *m, struct manager_group *g, __u32 index, __u32 i, __u32 window);
+bool manager_make_next(struct manager *m, struct manager_group *g, __u32 index, __u32 window);
 
 /*
  * Tell the aggregators on other hosts to delete the jobs of a group that has ended; manager_send_drop() tells one

@@ -45,11 +45,12 @@ static void remove_number(struct agent_jobs *a, __u32 number, __u64 token)
 		    &(struct helper_request){.what = HELPER_REMOVE, .remove = {.number = number, .token = token}});
 }
 
-/* Remove a job, and the leaf beside it. */
+/* Remove a job, and its further jobs. */
 static void remove_job(struct agent_jobs *a, const struct group_job *j)
 {
-	if (j->beside)
-		remove_number(a, (__u32)j->beside - 1, j->token);
+	for (__u32 n = 0; n < FPISA_MAX_JOBS; n++)
+		if (j->further >> n & 1)
+			remove_number(a, n, j->token);
 	remove_number(a, j->number, j->token);
 }
 
@@ -154,6 +155,7 @@ static void fill_next(const struct agent_jobs *a, struct agent_group *g, const s
 				   .parent = m->root,
 				   .parent_port = m->port,
 				   .parent_rank = m->rank,
+				   .further = m->further,
 				   .token = m->token,
 				   .local = g->record.local,
 				   .other = g->record.other,
@@ -162,13 +164,6 @@ static void fill_next(const struct agent_jobs *a, struct agent_group *g, const s
 	memcpy(o->address, g->address, sizeof(o->address));
 	memcpy(o->port, g->port, sizeof(o->port));
 	g->token_high[m->index] = m->token_high;
-}
-
-/* Return whether the job to create is a leaf of the root that the agent has created before. */
-static bool is_beside(const struct agent_jobs *a, const struct group_job *j, const struct manager_make *o)
-{
-	return j->state == FPISA_GROUP_JOB_MADE && j->token == o->token && !j->beside && fpisa_is_address(&o->parent) &&
-	       (fpisa_same_address(&o->parent, &a->local) || fpisa_same_address(&o->parent, &a->other));
 }
 
 /* Remove the earlier job, which was for another manager or was refused at another aggregator, and begin the next one. */
@@ -183,18 +178,19 @@ static void replace_job(struct agent_jobs *a, struct agent_group *g, __u32 index
 		g->record.rank[k].port[index] = o->port[k];
 }
 
-/* Let the helper create the next job of this index, beside the earlier one or in its place. */
+/* Let the helper create the next job of this index, besides the earlier ones or in their place. */
 static void make(struct agent_jobs *a, struct agent_group *g, __u32 index)
 {
 	struct helper_request q = {.what = HELPER_MAKE, .place = place_of(a, g), .make = g->next[index]};
 	struct group_job *j = &g->record.job[index];
-	const bool beside = is_beside(a, j, &q.make);
+	const bool further = q.make.further && j->state == FPISA_GROUP_JOB_MADE && j->token == q.make.token;
 
+	q.make.further = further;
 	g->next[index].workers = 0;
-	if (!beside)
+	if (!further)
 		replace_job(a, g, index, &q.make);
 	j->state = FPISA_GROUP_JOB_MAKING;
-	g->beside = beside ? g->beside | 1u << index : g->beside & ~(1u << index);
+	g->further = further ? g->further | 1u << index : g->further & ~(1u << index);
 	record(a, g);
 	while (q.make.spec.window > a->slots)
 		q.make.spec.window /= 2;
@@ -226,10 +222,10 @@ static void take_make(struct agent_jobs *a, const struct fpisa_manager_make *m)
 		make(a, g, m->index);
 }
 
-/* Note the helper's answer. Without a leaf beside it, the root stays until the manager says what becomes of it. */
-static void take_made(struct group_job *j, const struct manager_made *made, bool beside)
+/* Note the helper's answer. If a further job cannot be created, the earlier jobs stay until the manager says what becomes of them. */
+static void take_made(struct group_job *j, const struct manager_made *made, bool further)
 {
-	if (made->err && !beside) {
+	if (made->err && !further) {
 		*j = (struct group_job){.state = FPISA_GROUP_JOB_NONE};
 		return;
 	}
@@ -237,8 +233,8 @@ static void take_made(struct group_job *j, const struct manager_made *made, bool
 	if (made->err)
 		return;
 	j->made = made->spec;
-	if (beside)
-		j->beside = made->number + 1;
+	if (further)
+		j->further |= 1ull << made->number;
 	else
 		j->number = (__u16)made->number;
 }
@@ -254,7 +250,7 @@ void agent_made(struct agent_jobs *a, const struct manager_made *made)
 		return;
 	g->making &= ~bit;
 	g->unheard &= ~bit;
-	take_made(j, made, g->beside & bit);
+	take_made(j, made, g->further & bit);
 	if (g->over) {
 		drop(a, g);
 	} else if (g->next[made->index].workers) {

@@ -16,7 +16,7 @@ struct agent_ops {
 struct agent_group {
 	struct group_record record; /* record of the group; id 0: the entry is free */
 	__u32 making;		    /* bitmap of the indexes of jobs that the helper is creating */
-	__u32 beside;		    /* bitmap of those that are leaves beside their roots */
+	__u32 further;		    /* bitmap of those that are besides earlier jobs of their index */
 	/* bitmap of jobs whose manager has disconnected and does not expect an answer */
 	__u32 unheard;
 	bool over; /* the manager has dropped the group while a job is being created */

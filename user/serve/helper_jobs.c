@@ -105,18 +105,15 @@ static bool is_beside(const struct helper_state *w, const struct manager_make *o
 	       (fpisa_same_address(&o->parent, &o->local) || fpisa_same_address(&o->parent, &o->other));
 }
 
-/*
- * Return the number of a job that has the token although no job may have it, or FPISA_MAX_JOBS. A leaf may be beside its
- * root.
- */
+/* Return the number of a job that has the token although it is not recorded, or FPISA_MAX_JOBS. */
 static __u32 unexpected_job(const struct helper_state *w, const struct manager_make *o, const struct group_job *j)
 {
-	const __u32 number = job_of(w, o->token);
+	const __u64 recorded = o->further ? j->further | 1ull << j->number : 0;
+	__u32 number = 0;
 
-	if (!is_beside(w, o))
-		return number;
-	return number == j->number && !j->beside && w->dp.jobs[number].flags & FPISA_JOB_LEAVES ? FPISA_MAX_JOBS :
-												  number;
+	while (number < FPISA_MAX_JOBS && (recorded >> number & 1 || !datapath_has_job(&w->dp, number, o->token)))
+		number++;
+	return number;
 }
 
 static int check_make(struct helper_state *w, const struct manager_make *o, struct group_record *r, __u32 *reason)
@@ -266,10 +263,10 @@ static __u32 choose_number(struct helper_state *w, const struct manager_make *o)
 	return best;
 }
 
-static void note_number(struct group_job *j, __u32 number, bool beside)
+static void note_number(struct group_job *j, __u32 number, bool further)
 {
-	j->beside = beside ? number + 1 : 0;
-	if (beside)
+	j->further = further ? j->further | 1ull << number : 0;
+	if (further)
 		return;
 	j->number = (__u16)number;
 	j->at[0] = (__u8)number;
@@ -318,7 +315,7 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 	 */
 	if (r.aggregators <= 1)
 		r.job[o->index].state = FPISA_GROUP_JOB_MADE;
-	note_number(&r.job[o->index], made->number, is_beside(w, o));
+	note_number(&r.job[o->index], made->number, o->further);
 	r.job[o->index].made = made->spec;
 	err = datapath_group_put(&w->groups, o->place, &r);
 	if (err)
@@ -360,7 +357,7 @@ static bool is_record(const struct group_record *r)
 		return false;
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		if (r->job[k].state > FPISA_GROUP_JOB_MADE || r->job[k].number >= FPISA_MAX_JOBS ||
-		    r->job[k].refused >= FPISA_MANAGER_R_END || r->job[k].beside > FPISA_MAX_JOBS)
+		    r->job[k].refused >= FPISA_MANAGER_R_END)
 			return false;
 	return true;
 }
@@ -393,11 +390,13 @@ int helper_record(struct helper_state *w, __u32 place, const struct group_record
 	return err ?: datapath_group_put(&w->groups, place, r);
 }
 
-/* Return whether a job of a group exists, and the leaf beside it. */
+/* Return whether a job of a group exists, and its further jobs. */
 static bool has_jobs(const struct helper_state *w, const struct group_job *j)
 {
-	return datapath_has_job(&w->dp, j->number, j->token) &&
-	       (!j->beside || datapath_has_job(&w->dp, (__u32)j->beside - 1, j->token));
+	for (__u32 n = 0; n < FPISA_MAX_JOBS; n++)
+		if ((n == j->number || j->further >> n & 1) && !datapath_has_job(&w->dp, n, j->token))
+			return false;
+	return true;
 }
 
 /* Return whether the group has all the jobs that its record lists. A user may have deleted one of them. */

@@ -73,20 +73,20 @@ double group_age(const struct group_record *r)
 
 void group_print_aggregators(const struct group_record *r, const char *before)
 {
-	const bool tree = group_has_tree(r);
+	const __u32 roots = group_roots(r);
 	char a[ENDPOINT_LEN], ranks[RANKS_LEN];
 
 	for (__u32 i = 0; i < r->aggregators && r->aggregators > 1; i++) {
 		const struct fpisa_ranks leaf = group_leaf_ranks(r, i);
-		const char *label = !tree ? "shares" : i ? "leaves" : "root";
+		const char *label = !roots ? "shares" : i ? "leaves" : roots > 1 ? "roots" : "root";
 
-		printf("%s%-11s %s", before, i > tree ? "" : label,
+		printf("%s%-11s %s", before, i && i != roots ? "" : label,
 		       fpisa_endpoint_text(&r->aggregator[i].address, r->aggregator[i].port, a));
 		if (*r->rack[i])
 			printf(" in rack %s", r->rack[i]);
-		if (!tree)
+		if (!roots)
 			printf(", weight %u", r->aggregator[i].weight);
-		else if (i)
+		else if (i >= roots)
 			printf(", ranks %s", group_ranks_text(&leaf, ranks));
 		putchar('\n');
 	}
@@ -165,8 +165,8 @@ struct json_object *aggregator_json(const struct aggregator_record *r)
 }
 
 /*
- * Return the group's shares, including the share of the manager's own datapath. In a tree, the first aggregator is the
- * root, and the others, the leaves, have the ranks of their hosts or racks.
+ * Return the group's shares, including the share of the manager's own datapath. In a tree, the first aggregators are the
+ * roots, and the others, the leaves, have the ranks of their hosts or racks.
  */
 static struct json_object *shares_json(const struct group_record *r)
 {

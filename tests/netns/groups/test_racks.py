@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Groups over two racks over real XDP. Each rack has a switch with an uplink, two hosts with two ranks each, and one aggregator: in rack A on
 a host of its own, in rack B on a host with ranks. The root is outside of the racks."""
+import contextlib
 import errno
 import fractions
 import json
@@ -65,9 +66,13 @@ class Site(Switched):
         b = self.addresses[2:]
         return f"[rack A]\nhosts = {self.subnet}16/28,{OTHER}10/124\n[rack B]\nhosts = {','.join([*b, *map(other, b)])}\n"
 
+    def sent(self, port):
+        """Return the bytes that the switch has sent by this port."""
+        return json.loads(self.switch.run("ip", "-j", "-s", "link", "show", port))[0]["stats64"]["tx"]["bytes"]
+
     def up(self, rack):
         """Return the bytes that a rack has sent over its uplink."""
-        return json.loads(self.switch.run("ip", "-j", "-s", "link", "show", f"up-{rack}"))[0]["stats64"]["tx"]["bytes"]
+        return self.sent(f"up-{rack}")
 
 
 @pytest.fixture
@@ -104,6 +109,34 @@ def start(site, name, steps_of, ranks=range(RANKS), addresses=(None,), **options
     return running
 
 
+@contextlib.contextmanager
+def two_roots(site):
+    """Make the second host outside of the racks an aggregator, and ask for trees with two roots. Yield the agent."""
+    net = site.net
+    net.other.run(FPISA, "load", "eth0", "--pin", f"{PINS}/other")
+    with open(site.config) as f:
+        config = f.read()
+    with open(site.config, "w") as f:
+        f.write(config.replace("leaves = yes\n", "leaves = yes\nroots = 2\n"))
+    assert site.read_again().startswith("configuration read again")
+    try:
+        yield site.agent(net.other, "other")
+    finally:
+        net.other.run(FPISA, "unload", "--pin", f"{PINS}/other")
+
+
+def check_bits(site, chunks):
+    """Sum random values, and check that each rank gets the exact sums, which are those without racks, too."""
+    rng = random.Random(draw_seed())
+    n = 256 * chunks
+    values = [random_values(rng, n) for _ in range(RANKS)]
+    right = b"".join(nearest(sum(map(fractions.Fraction, column))) for column in zip(*values))
+    words = [struct.pack(f"<{n}f", *v).hex() for v in values]
+    ranks = start(site, "g", lambda r: [{"words": words[r], "type": 1, "op": 1, "count": n}], elements=256)
+    answers = [rank.line() for rank in ranks]
+    assert all(a["rc"] == 0 and bytes.fromhex(a["result"]) == right for a in answers)
+
+
 def begin(site, name):
     """Start sums, and wait until each leaf has sent some."""
     before = {leaf: all_counters(site, leaf, "v_up") for leaf in LEAVES}
@@ -116,15 +149,8 @@ def begin(site, name):
 def test_bits(site):
     """The sums are the exact sums, which are also those without racks. Each rack sends one contribution for each chunk, and status shows
     the tree."""
-    rng, chunks = random.Random(draw_seed()), 50
-    n = 256 * chunks
-    values = [random_values(rng, n) for _ in range(RANKS)]
-    right = b"".join(nearest(sum(map(fractions.Fraction, column))) for column in zip(*values))
-    words = [struct.pack(f"<{n}f", *v).hex() for v in values]
-    ranks = start(site, "g", lambda r: [{"words": words[r], "type": 1, "op": 1, "count": n}], elements=256)
-    answers = [rank.line() for rank in ranks]
-    assert all(a["rc"] == 0 and bytes.fromhex(a["result"]) == right for a in answers)
-    subnet = site.net.subnet
+    chunks, subnet = 50, site.net.subnet
+    check_bits(site, chunks)
     assert [(s["address"], s["rack"], s["ranks"]) for s in shares_of(site, "g")] == [
         (f"{subnet}1", None, []), (f"{subnet}17", "A", [0, 1, 4, 5]), (f"{subnet}34", "B", [2, 3, 6, 7])]
     endpoint = (lambda n: f"[{subnet}{n}]:18000") if ":" in subnet else (lambda n: f"{subnet}{n}:18000")
@@ -176,6 +202,48 @@ def test_no_spare_host(site):
         assert group["shares"][0]["address"] in (net.addresses[0], net.addresses[2]) and not group["shares"][0]["ranks"]
     finally:
         net.worker[0].run(FPISA, "unload", "--pin", f"{PINS}/a0")
+
+
+@pytest.mark.alone
+@pytest.mark.families()
+def test_two_roots(site):
+    """With two roots, the link of each carries half of the bytes that the link of one root carries, and sums have the same bits. Status shows
+    both roots."""
+    net, chunks, subnet = site.net, 2000, site.net.subnet
+
+    def to(ports, name):
+        before = [net.sent(port) for port in ports]
+        for rank in start(site, name, lambda r: [{"sum": "float32", "count": 256 * chunks}], elements=256):
+            answer = rank.line()
+            assert answer["rc"] == 0 and answer["first"] == answer["last"] == RANKS * (RANKS + 1) / 2, answer
+        return [(net.sent(port) - then) / (chunks * (net.frame + 4 * 256)) for port, then in zip(ports, before)]
+
+    one, = to(["m0"], "one")
+    with two_roots(site):
+        each = to(["m0", "m1"], "two")
+        print(f"vectors to one root {one:.2f}, to each of two {each[0]:.2f}, {each[1]:.2f}")
+        assert 1.9 < one < 2.2 and all(0.9 < root < 1.1 for root in each)
+        check_bits(site, 51)
+        assert [(s["address"], s["weight"], s["rack"], s["ranks"]) for s in shares_of(site, "g")] == [
+            (f"{subnet}1", 1, None, []), (f"{subnet}2", 1, None, []), (f"{subnet}17", 1, "A", [0, 1, 4, 5]), (f"{subnet}34", 1, "B", [2, 3, 6, 7])]
+        endpoint = (lambda n: f"[{subnet}{n}]:18000") if ":" in subnet else (lambda n: f"{subnet}{n}:18000")
+        said = " ".join(net.fpisa("group", "show", "g").split())
+        assert f"roots {endpoint(1)} {endpoint(2)} leaves {endpoint(17)} in rack A, ranks 0,1,4,5 {endpoint(34)} in rack B" in said, said
+
+
+@pytest.mark.families()
+def test_other_modes_at_two_roots(site):
+    """Jobs that are not trees are spread over both roots. A reduce-scatter of a tree gives each rank its part."""
+    with two_roots(site):
+        before = [site.net.sent(port) for port in ("m0", "m1")]
+        for rank in start(site, "g", lambda r: [{"sum": "float32", "count": 256 * 500}], mode=0, elements=256):
+            answer = rank.line()
+            assert answer["rc"] == 0 and answer["first"] == answer["last"] == RANKS * (RANKS + 1) / 2, answer
+        for port, then in zip(("m0", "m1"), before):
+            assert 3.8 < (site.net.sent(port) - then) / (500 * (site.net.frame + 4 * 256)) < 4.4
+        for rank in start(site, "h", lambda r: [{"parts": RANKS * 256 * 50, "times": 3}], elements=256):
+            answer = rank.line()
+            assert answer["rc"] == 0 and answer["wrong"] == 0 and answer["calls"] == 3, answer
 
 
 @pytest.mark.families()
@@ -273,3 +341,39 @@ def test_root_killed(site):
         assert shares_of(site, "h")[0]["address"] == f"{site.net.subnet}1"
     finally:
         site.net.other.run(FPISA, "unload", "--pin", f"{PINS}/other")
+
+
+@pytest.mark.alone
+@pytest.mark.families()
+def test_one_of_two_roots_killed(site):
+    """All ranks name a dead root within a second. The next group has the other root, and the manager says so. Later groups have two again."""
+    with two_roots(site) as agent:
+        ranks = begin(site, "g")
+        agent.send_signal(signal.SIGKILL)
+        assert errors(ranks, -EHOSTDOWN, f"aggregator {site.net.subnet}2 is gone: its process ended") < 1
+        for rank in ranks:
+            rank.end()
+        ranks = begin(site, "h")
+        assert [s["rack"] for s in shares_of(site, "h")] == [None, "A", "B"]
+        assert site.said().startswith(f"group g: aggregator {site.net.subnet}2 is gone")
+        assert site.said().startswith("group h: its tree has 1 of 2 roots; run fpisa serve --manager on more hosts")
+        for rank in ranks:
+            rank.end()
+        site.empty()
+        site.agent(site.net.other, "other")
+        begin(site, "i")
+        assert [s["rack"] for s in shares_of(site, "i")] == [None, None, "A", "B"]
+
+
+@pytest.mark.alone
+def test_killed_with_two_roots(site):
+    """The ranks name a dead rank, and a dead leaf of two roots, within a second."""
+    with two_roots(site):
+        ranks = begin(site, "g")
+        ranks[3].kill()
+        assert errors(ranks[:3] + ranks[4:], -errno.ECONNRESET, "rank 3 is gone: its process ended") < 1
+        for rank in ranks:
+            rank.end()
+        ranks = begin(site, "h")
+        site.agents[0].send_signal(signal.SIGKILL)
+        assert errors(ranks, -EHOSTDOWN, f"aggregator {site.net.subnet}17 is gone: its process ended") < 1

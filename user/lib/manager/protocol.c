@@ -98,8 +98,8 @@ static int join_valid(const struct fpisa_manager_join *j, int returns)
 
 static int bind_valid(const struct fpisa_manager_bind *b, int bound)
 {
-	return b->index < FPISA_MANAGER_JOBS && b->port && b->taken <= bound && !b->zero[0] && !b->zero[1] &&
-	       !b->zero[2] && bound == !fpisa_is_address(&b->address) && bound == !b->aggregator;
+	return b->index < FPISA_MANAGER_JOBS && b->port && b->taken <= bound && b->leaf <= !bound && !b->zero[0] &&
+	       !b->zero[1] && bound == !fpisa_is_address(&b->address) && bound == !b->aggregator;
 }
 
 /* Return whether a part of the ranks of a group can begin with this rank. */
@@ -212,7 +212,7 @@ static int tree_valid(const struct fpisa_manager_make *m)
 	const int leaf = fpisa_is_address(&m->root);
 
 	return m->leaves <= 1 && !(leaf && m->leaves) && leaf == !!m->port && m->rank < FPISA_MAX_WORKERS &&
-	       (leaf || !m->rank);
+	       (leaf || !m->rank) && m->further <= (__u64)leaf;
 }
 
 static int make_valid(const struct fpisa_manager_make *m)

@@ -134,13 +134,14 @@ struct fpisa_manager_ask {
 	struct fpisa_manager_spec spec;
 };
 
-struct fpisa_manager_bind { /* BIND and BOUND; in BOUND, address and aggregator are 0 */
+struct fpisa_manager_bind { /* BIND and BOUND; in BOUND, address, aggregator and leaf are 0 */
 	__u32 index;
 	__u16 port;		      /* UDP port of this rank */
 	__u16 taken;		      /* BOUND: 1 if another socket of the host has the port */
 	struct fpisa_address address; /* address of the aggregator for the job's frames */
 	__u16 aggregator;	      /* UDP port of the aggregator */
-	__u16 zero[3];
+	__u16 leaf; /* 1: the aggregator is the rank's leaf, which has a job for each root; 0: the first of the group's list */
+	__u16 zero[2];
 };
 
 struct fpisa_manager_job {
@@ -201,6 +202,7 @@ struct fpisa_manager_make {
 	__u64 numbers;			/* bitmap of the numbers that the job may get */
 	char name[FPISA_MANAGER_NAME];	/* name of the group */
 	char owner[FPISA_MANAGER_NAME]; /* name of the group's key; "": no key */
+	__u64 further; /* 1: the job of a leaf is besides the group's earlier jobs of this index; 0: it replaces them */
 };
 
 struct fpisa_manager_made {
