@@ -23,6 +23,7 @@
 #define ROOT 2
 #define LEAF(l) (ROOT + 1 + (l))
 #define COUNT 64
+#define PAYLOAD (FPISA_SCALES + COUNT * 8)
 #define ATTEMPTS 200
 
 static struct vectors_rng rng;
@@ -71,11 +72,17 @@ static void place_leaf(uint32_t l)
 	write_entry("fpisa_jobs", LEAF(l), &leaf[l]);
 }
 
+/* Integers have no mode exact. A flat job of them has another family of programs than a tree. */
+static uint8_t mode_of(uint8_t format)
+{
+	return format == FPISA_FORMAT_INT32 ? FPISA_MODE_FPISA : FPISA_MODE_EXACT;
+}
+
 /* Create a tree and a flat job of a format, with the operation's flags. */
 static void make(uint8_t format)
 {
 	struct fpisa_job j = {
-		.elements = COUNT, .mode = FPISA_MODE_EXACT, .rounding = FPISA_ROUND_NEAREST, .format = format};
+		.elements = COUNT, .mode = mode_of(format), .rounding = FPISA_ROUND_NEAREST, .format = format};
 
 	flat = root = j;
 	flat.workers = LEAVES * RANKS;
@@ -152,7 +159,7 @@ static int climb(struct frame *f, uint32_t l)
 }
 
 /* Sum over the tree, in random order, until the root has the result, *f. */
-static void sum_over_tree(struct frame *f, uint64_t chunk, uint8_t op, uint8_t values[][COUNT * 8])
+static void sum_over_tree(struct frame *f, uint64_t chunk, uint8_t op, uint8_t values[][PAYLOAD])
 {
 	for (uint32_t n = 0; n < ATTEMPTS * LEAVES * RANKS; n++) {
 		uint32_t i = vectors_below(&rng, LEAVES * RANKS);
@@ -198,27 +205,58 @@ static void come_down(const struct frame *result, uint32_t l)
 }
 
 /*
- * Draw values of a format. They have random bits, including specials, or exponents near one exponent, so that sums
- * cancel.
+ * Draw a word of a format. It has random bits, including specials, or an exponent near one exponent, so that sums cancel.
+ * Shift integers, so that their sums do not saturate. A saturated sum depends on the order.
  */
-static void draw(uint8_t values[][COUNT * 8], struct fpisa_format f)
+static uint64_t draw_word(struct fpisa_format f, int special, uint32_t i)
 {
-	const int special = vectors_below(&rng, 2);
+	const uint64_t word = vectors_next(&rng);
 
-	for (uint32_t r = 0; r < LEAVES * RANKS; r++)
+	if (f.integer)
+		return (uint64_t)((int64_t)word >> (special ? 36 : 58));
+	if (special || f.shared)
+		return word;
+	return (word & ~(((1ull << f.ebits) - 1) << f.mbits)) | ((1ull << (f.ebits - 1)) + i % 4) << f.mbits;
+}
+
+/* Draw a scale of a block of mxint8. It is any scale, or near one scale. */
+static uint8_t draw_scale(int special)
+{
+	return (uint8_t)(special ? vectors_next(&rng) : 127 + vectors_below(&rng, 4));
+}
+
+static void draw(uint8_t values[][PAYLOAD], struct fpisa_format f)
+{
+	const int special = (int)vectors_below(&rng, 2);
+	const uint32_t scales = f.shared ? FPISA_SCALES : 0;
+
+	memset(values, 0, (size_t)LEAVES * RANKS * PAYLOAD);
+	for (uint32_t r = 0; r < LEAVES * RANKS; r++) {
+		for (uint32_t b = 0; scales && b < COUNT / FPISA_BLOCK; b++)
+			values[r][b] = draw_scale(special);
 		for (uint32_t i = 0; i < COUNT; i++) {
-			uint64_t word = vectors_next(&rng);
-			const uint64_t exponent = (uint64_t)(1 << (f.ebits - 1)) + i % 4;
+			const uint64_t word = draw_word(f, special, i);
 
-			if (!special)
-				word = (word & ~(((1ull << f.ebits) - 1) << f.mbits)) | exponent << f.mbits;
-			memcpy(&values[r][i * f.bytes], &word, f.bytes);
+			memcpy(&values[r][scales + i * f.bytes], &word, f.bytes);
 		}
+	}
+}
+
+/* Draw one of the operations that a job of this format supports. */
+static uint8_t draw_op(uint8_t format)
+{
+	static const uint8_t ops[] = {FPISA_OP_SUM, FPISA_OP_MIN, FPISA_OP_MAX, FPISA_OP_AVG, FPISA_OP_SCALE};
+	uint8_t op;
+
+	do
+		op = ops[vectors_below(&rng, sizeof(ops))];
+	while (!fpisa_op_offered(fpisa_format_of(format), mode_of(format), op));
+	return op;
 }
 
 static void one_sum(uint64_t chunk, uint8_t format, uint8_t op)
 {
-	static uint8_t values[LEAVES * RANKS][COUNT * 8];
+	static uint8_t values[LEAVES * RANKS][PAYLOAD];
 	struct frame want, got;
 
 	draw(values, fpisa_format_of(format));
@@ -238,9 +276,9 @@ static void one_sum(uint64_t chunk, uint8_t format, uint8_t op)
 
 static void flat_bits(void **state)
 {
-	static const uint8_t formats[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_BF16, FPISA_FORMAT_FP16,
-					  FPISA_FORMAT_E4M3, FPISA_FORMAT_E5M2, FPISA_FORMAT_FP64};
-	static const uint8_t ops[] = {FPISA_OP_SUM, FPISA_OP_MIN, FPISA_OP_MAX, FPISA_OP_AVG, FPISA_OP_SCALE};
+	static const uint8_t formats[] = {FPISA_FORMAT_FP32,  FPISA_FORMAT_BF16,  FPISA_FORMAT_FP16,
+					  FPISA_FORMAT_E4M3,  FPISA_FORMAT_E5M2,  FPISA_FORMAT_FP64,
+					  FPISA_FORMAT_INT32, FPISA_FORMAT_MXINT8};
 
 	(void)state;
 	NEED_BPF();
@@ -252,7 +290,7 @@ static void flat_bits(void **state)
 		make(formats[f / 2]);
 		for (uint64_t chunk = 0; chunk < 60; chunk++) {
 			loss = chunk % 2 ? 30 : 0;
-			one_sum(chunk, formats[f / 2], ops[vectors_below(&rng, sizeof(ops))]);
+			one_sum(chunk, formats[f / 2], draw_op(formats[f / 2]));
 		}
 	}
 }
@@ -263,7 +301,7 @@ static void flat_bits(void **state)
  */
 static void refused(void **state)
 {
-	static uint8_t values[LEAVES * RANKS][COUNT * 8];
+	static uint8_t values[LEAVES * RANKS][PAYLOAD];
 	struct frame f, part, forged;
 	uint64_t duplicates, partial, parent;
 
@@ -309,7 +347,7 @@ static void refused(void **state)
 /* Let a leaf's rank ask with the contribution that completes the leaf's round. Return the leaf's answer in *f. */
 static void ask(struct frame *f, uint8_t op)
 {
-	static uint8_t values[LEAVES * RANKS][COUNT * 8];
+	static uint8_t values[LEAVES * RANKS][PAYLOAD];
 
 	draw(values, fpisa_format_of(FPISA_FORMAT_FP32));
 	for (uint32_t r = 0; r < RANKS; r++) {
