@@ -81,6 +81,11 @@ static void from_leaf(void *arg, uint32_t port, const void *frame, size_t len)
 	launch(world_now, TO_ROOT, (uint32_t)((struct fpisa_soft *)arg - world_now->leaf), 0, port, &f);
 }
 
+static enum fpisa_mode mode_of(uint8_t format)
+{
+	return format == FPISA_FORMAT_INT32 ? FPISA_MODE_FPISA : FPISA_MODE_EXACT;
+}
+
 static struct fpisa_soft soft_of(const struct world *w, uint32_t workers, uint8_t flags, uint32_t number)
 {
 	return (struct fpisa_soft){
@@ -93,7 +98,7 @@ static struct fpisa_soft soft_of(const struct world *w, uint32_t workers, uint8_
 			.ports = w->root.job.ports,
 			.token = w->root.job.token,
 			.format = w->root.job.format,
-			.mode = FPISA_MODE_EXACT,
+			.mode = mode_of(w->root.job.format),
 			.rounding = w->root.job.rounding,
 			.pipeline = (uint8_t)(FPISA_PIPELINE_STAGED + w->leaves % 2),
 			.fanout = FPISA_FANOUT_UNICAST,
@@ -125,15 +130,18 @@ static void start_root(struct world *w, uint32_t next)
 
 /*
  * Return the value of an element of a rank's contribution. It is the same for each copy that one life of the rank
- * sends.
+ * sends. Integers are small, because a sum that saturates depends on the order.
  */
 static uint64_t value_of(const struct world *w, uint32_t leaf, uint32_t rank, uint32_t life, uint64_t chunk, int element)
 {
 	struct vectors_rng one = {(uint64_t)element * 7919 + chunk * 104729};
 	struct vectors_rng rng;
-	int kind = (int)vectors_below(&one, 9), middle = (int)vectors_below(&one, (1u << w->f.ebits) - 1);
+	int kind = (int)vectors_below(&one, 9),
+	    middle = w->f.integer ? 0 : (int)vectors_below(&one, (1u << w->f.ebits) - 1);
 
 	rng.state = one.state ^ ((uint64_t)leaf << 40 | (uint64_t)rank << 32 | life) * 0x9e3779b97f4a7c15ull;
+	if (w->f.integer)
+		return (uint32_t)((int32_t)vectors_next(&rng) >> 6);
 	return kind == 8 ? 0 : random_word(&rng, w->f, kind, middle);
 }
 
@@ -209,7 +217,7 @@ static void check(struct world *w, const struct rank *r, const struct frame *f)
 {
 	const int all = f->h.contributors == count_ranks(w);
 	const struct oracle_call call = {.f = w->f,
-					 .mode = FPISA_MODE_EXACT,
+					 .mode = mode_of(w->root.job.format),
 					 .rounding = (enum fpisa_rounding)w->root.job.rounding,
 					 .op = (int)w->op,
 					 .factor = -3.0 / 32};
@@ -437,8 +445,8 @@ static void step(struct world *w)
 
 static void begin(struct world *w, uint64_t seed)
 {
-	static const uint8_t ids[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_FP16, FPISA_FORMAT_BF16,
-				      FPISA_FORMAT_E4M3, FPISA_FORMAT_E5M2, FPISA_FORMAT_FP64};
+	static const uint8_t ids[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_FP16, FPISA_FORMAT_BF16, FPISA_FORMAT_E4M3,
+				      FPISA_FORMAT_E5M2, FPISA_FORMAT_FP64, FPISA_FORMAT_INT32};
 	static const uint8_t ops[] = {FPISA_OP_SUM, FPISA_OP_SUM, FPISA_OP_MIN,
 				      FPISA_OP_MAX, FPISA_OP_AVG, FPISA_OP_SCALE};
 
@@ -446,14 +454,16 @@ static void begin(struct world *w, uint64_t seed)
 	world_now = w;
 	w->rng.state = seed;
 	w->leaves = 1 + below(w, LEAVES);
-	w->op = ops[below(w, sizeof(ops))];
-	w->loss = (const uint32_t[]){0, 5, 20, 40}[below(w, 4)];
 	w->root.job.format = ids[below(w, sizeof(ids))];
+	do
+		w->op = ops[below(w, sizeof(ops))];
+	while (!fpisa_op_offered(fpisa_format_of(w->root.job.format), mode_of(w->root.job.format), w->op));
+	w->loss = (const uint32_t[]){0, 5, 20, 40}[below(w, 4)];
 	w->root.job.window = 1u << below(w, 3);
 	w->root.job.ports = (uint8_t)(w->root.job.window > 1 ? 1 << below(w, 2) : 1);
 	w->root.job.token = below(w, 2) ? SOFT_TOKEN : 0;
 	w->root.job.rounding = (uint8_t)(FPISA_ROUND_DOWN + below(w, 2));
-	w->f = fpisa_register(w->root.job.format, FPISA_MODE_EXACT, RANKS);
+	w->f = fpisa_register(w->root.job.format, mode_of(w->root.job.format), RANKS);
 	w->root.job.flags = w->f.bytes > 1 && below(w, 2) ? FPISA_JOB_BIG_ENDIAN : 0;
 	start_root(w, 1);
 	for (uint32_t i = 0; i < w->leaves; i++) {
