@@ -201,18 +201,25 @@ static uint32_t *recent(struct fpisa_groups *g, const __u64 *key)
 	return &g->recent[hash * 0xd6e8feb86659fd93ull >> 32 & (FPISA_GROUPS_RECENT - 1)];
 }
 
+/* Return the group of the row's key if it is noted, or NULL. */
+static inline struct fpisa_query_group *find_noted(struct fpisa_groups *g, const struct fpisa_row *r)
+{
+	uint32_t i = g->state.used <= FPISA_GROUPS_RECENT ? *recent(g, r->key) : g->state.used;
+
+	return i < g->state.used && fpisa_key_equal(&g->config, g->group[i].key, r->key) ? &g->group[i] : NULL;
+}
+
 /*
  * Return the group of the row's key, and set *is_new if the group is new. Return NULL and set *rc if the group cannot
- * be created.
+ * be created. Note the group.
  */
-static struct fpisa_query_group *find(struct fpisa_groups *g, const struct fpisa_row *r, int *is_new, int *rc)
+static __attribute__((noinline)) struct fpisa_query_group *find(struct fpisa_groups *g, const struct fpisa_row *r,
+								int *is_new, int *rc)
 {
-	uint32_t before = g->state.used, *noted = before <= FPISA_GROUPS_RECENT ? recent(g, r->key) : NULL;
+	uint32_t before = g->state.used;
 	struct fpisa_query_group *at;
 
 	*rc = *is_new = 0;
-	if (noted && *noted < before && fpisa_key_equal(&g->config, g->group[*noted].key, r->key))
-		return &g->group[*noted];
 	while (!(at = fpisa_table_find(&g->state, &g->config, g, r))) {
 		*rc = g->state.used == g->config.limit ? more_groups(g) : more_buckets(g);
 		if (*rc == -ENOMEM && g->spill && g->state.used)
@@ -222,8 +229,8 @@ static struct fpisa_query_group *find(struct fpisa_groups *g, const struct fpisa
 		before = g->state.used;
 	}
 	*is_new = g->state.used != before;
-	if (noted)
-		*noted = (uint32_t)(at - g->group);
+	if (before <= FPISA_GROUPS_RECENT)
+		*recent(g, r->key) = (uint32_t)(at - g->group);
 	return at;
 }
 
@@ -281,9 +288,11 @@ static void begin_new(const struct fpisa_query_config *config, struct fpisa_quer
 int fpisa_groups_add(struct fpisa_groups *g, const struct fpisa_row *r)
 {
 	const struct fpisa_query_config *config = fpisa_groups_config(g, r->key);
-	int rc, is_new;
-	struct fpisa_query_group *at = find(g, r, &is_new, &rc);
+	struct fpisa_query_group *at = find_noted(g, r);
+	int rc, is_new = 0;
 
+	if (!at)
+		at = find(g, r, &is_new, &rc);
 	if (!at)
 		return rc;
 	if (is_new && config != &g->config)
