@@ -57,7 +57,7 @@ const char *datapath_place(const char *dev, enum datapath_mode mode, char name[I
 	struct link at, below;
 
 	snprintf(name, IF_NAMESIZE, "%s", dev);
-	if (mode == DATAPATH_NATIVE && ifindex && datapath_below(ifindex, &at, &below))
+	if (mode == DATAPATH_NATIVE && ifindex && datapath_below(ifindex, &at, &below) && link_native(&below))
 		snprintf(name, IF_NAMESIZE, "%s", below.name);
 	return name;
 }

@@ -82,7 +82,7 @@ static void check_worker_gro(struct doctor *d, const char *dev, const struct lin
 	} else if (strcmp(l->kind, "veth"))
 		finding(d, LEVEL_WARN, dev, "gro", fix,
 			"GRO is off: results arrive one by one, which costs more CPU time");
-	else if (peer.seen && peer.link.master)
+	else if (peer.seen && peer.link.master && !peer.xdp) /* a native program redirects past the bridge */
 		finding(d, LEVEL_OK, dev, "gro", NULL,
 			"GRO is off, but the peer %s is a bridge port, which forwards frames through the stack",
 			peer.link.name);
@@ -91,7 +91,7 @@ static void check_worker_gro(struct doctor *d, const char *dev, const struct lin
 	else
 		finding(d, LEVEL_WARN, dev, "gro", fix,
 			"GRO is off on this veth, whose other end cannot be seen from here: unless that is a bridge "
-			"port, results redirected to this veth vanish");
+			"port without a datapath, results redirected to this veth vanish");
 }
 
 /* An ordinary user can see that lo has a program, but not its name. */

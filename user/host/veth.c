@@ -2,6 +2,7 @@
 /* The other end of a veth; veth.h has the contracts. */
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <linux/if_link.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,7 +27,7 @@ void veth_look(const struct link *l, struct veth_peer *p)
 	p->udp_forwarding = ethtool_feature(p->link.name, "rx-udp-gro-forwarding");
 	p->tags = !ethtool_vlan_tx(p->link.name);
 	p->tx = ethtool_channels(p->link.name, &c) ? 0 : c.tx;
-	p->xdp = !bpf_xdp_query_id((int)l->lower, 0, &program) && program;
+	p->xdp = !bpf_xdp_query_id((int)l->lower, XDP_FLAGS_DRV_MODE, &program) && program;
 	if (home >= 0)
 		netns_leave(home);
 out:

@@ -13,7 +13,8 @@
 struct veth_peer {
 	bool seen; /* the device is a veth whose peer can be examined; if 0, the other members are not set */
 	struct link link;
-	bool gro, xdp, tags; /* state of the peer; `tags` means that the peer inserts VLAN tags into frames itself */
+	bool gro, xdp,
+		tags; /* state of the peer: GRO is on, it has a native program, it inserts VLAN tags into frames */
 	bool tso;
 	int udp_forwarding;	      /* rx-udp-gro-forwarding: 0 or 1, or -errno */
 	__u32 tx;		      /* number of transmit queues */

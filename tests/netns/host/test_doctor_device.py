@@ -78,6 +78,22 @@ def test_gro_behind_a_bridge(lab):
     assert bad(found) == {} and "GRO is off, but the peer p0 is a bridge port" in found["eth0", "gro"]["text"]
 
 
+def test_gro_at_a_bridge_port_with_a_datapath(lab):
+    """A native datapath on the bridge's port redirects results past the bridge, so the worker and the aggregator both find GRO off."""
+    net = inhabited(lab())
+    net.agg.ip("link add br9 type bridge", f"addr del {net.network(1, 1)} dev p0", "link set p0 master br9", "link set br9 up",
+               f"addr add {net.network(1, 1)} dev br9")
+    net.load()
+    net.agg.spawn("sleep", "600")
+    ethtool_gro(net.worker[0], "eth0", "off")
+    found = examine(net.worker[0], "--worker", ADDRESS)["eth0", "gro"]
+    assert (found["level"], found["fix"]) == ("fault", "ethtool -K eth0 gro on")
+    assert examine(net.agg, "p0")["p0", "gro"]["level"] == "fault"
+    net.fpisa("unload")
+    net.load("--mode", "skb")
+    assert examine(net.worker[0], "--worker", ADDRESS)["eth0", "gro"]["level"] == "ok"
+
+
 def test_results_at_a_bridge(lab):
     """Results are merged at the port through which they enter the bridge."""
     net = inhabited(lab(bridge=True))

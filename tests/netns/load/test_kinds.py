@@ -19,6 +19,8 @@ TUNNEL = "local 10.99.1.1 remote 10.99.1.2"
 KINDS = {
     "bridge": (["link add k0 type bridge", "link set p0 master k0"],
                r"is a bridge, which has no native XDP; load the datapath on its ports that lead to workers \(ports: p0\), and name them in job add, ADDR@PORT, or run fpisa load k0 --mode skb$"),
+    "vlan": (["link add br0 type bridge", "link set p0 master br0", "link set br0 up", "link add link br0 name k0 type vlan id 7"],
+             f"is a VLAN device, {IN_THE_STACK}"),
     "bridge-empty": (["link add k0 type bridge"], f"is a bridge, {IN_THE_STACK}"),
     "team": (["link add k0 type team", "link set p0 down", "link set p0 master k0", "link set p0 up"], f"is a team, {IN_THE_STACK}"),
     "macvlan": (["link add link p0 name k0 type macvlan mode bridge"], f"is a macvlan device, {BELOW}"),

@@ -369,6 +369,12 @@ def token(site):
     return site.fails(0)
 
 
+def other_vlan(site):
+    site.switch.run("ethtool", "-K", "port0", "txvlan", "off")	# tags are in the frames, so their absence is seen
+    site.tell(f"fpisa job del 7; {ADD} --vlan 7")
+    return site.fails(0)
+
+
 def not_asked(site):
     site.tell("sysctl -w net.ipv4.ip_forward=1; sysctl -w net.ipv4.ip_forward=0")
     return site.fails(0)
@@ -438,7 +444,7 @@ def generic(site):
 
 
 PROVOKED = [(no_native_xdp, generic), (too_large, None), (not_loaded, None), (no_job, None), (unknown_peer, None),
-            (wrong_destination, None), (token, None), (not_asked, None), (forgotten, None),
+            (wrong_destination, None), (other_vlan, None), (token, None), (not_asked, None), (forgotten, None),
             (closed, None), (absent, one_rank), (silent, one_rank), (no_group, by_result),
             (same_port, two_on_one_host), (other_type, None)]
 
