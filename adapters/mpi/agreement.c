@@ -214,7 +214,8 @@ static void say_if_exact(struct comm *m, MPI_Comm c, enum fpisa_dtype type)
 	offer_make(&o, m->name);
 	if (o.why_not[0] || o.jobs || o.mode != MODE_EXACT)
 		return;
-	snprintf(what, sizeof(what), "MPI performs MPI_Iallreduce of %s until the next MPI_Allreduce or MPI_Barrier",
+	snprintf(what, sizeof(what),
+		 "MPI performs nonblocking reductions of %s until the next MPI_Allreduce or MPI_Barrier",
 		 type_names[type]);
 	say(m, what, "a request does not wait for the other ranks to agree on mode exact");
 }
@@ -225,7 +226,7 @@ static void say_of_jobs(const struct comm *m, enum fpisa_dtype type)
 
 	if (!m->offer.jobs || !m->said[type] || !service_is_exact(m->service, type))
 		return;
-	snprintf(what, sizeof(what), "MPI performed MPI_Iallreduce of %s until this call", type_names[type]);
+	snprintf(what, sizeof(what), "MPI performed nonblocking reductions of %s until this call", type_names[type]);
 	say(m, what, "a request does not wait for the other ranks to join the job, whose mode is exact");
 }
 

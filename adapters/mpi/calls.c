@@ -4,9 +4,7 @@
  * floating-point numbers if it serves the communicator. MPI makes all other calls. A call that waits for all ranks also
  * agrees on the types of requests, because starting a request must not wait.
  */
-#include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 #include "shim.h"
 
 static int is_real(MPI_Datatype t)
@@ -105,7 +103,9 @@ static const struct entry allreduce = {.name = "MPI_Allreduce", .waits = 1, .in_
 			  iallreduce = {.name = "MPI_Iallreduce"},
 			  reduce = {.name = "MPI_Reduce", .waits = 1, .exact_only = 1},
 			  reduce_scatter = {.name = "MPI_Reduce_scatter", .waits = 1, .scatters = 1},
-			  reduce_scatter_block = {.name = "MPI_Reduce_scatter_block", .waits = 1, .scatters = 1};
+			  reduce_scatter_block = {.name = "MPI_Reduce_scatter_block", .waits = 1, .scatters = 1},
+			  ireduce_scatter = {.name = "MPI_Ireduce_scatter", .scatters = 1},
+			  ireduce_scatter_block = {.name = "MPI_Ireduce_scatter_block", .scatters = 1};
 
 /* Return why MPI made a call with this type and operation, either of which may be 0. */
 static const char *reason(struct comm *m, enum fpisa_dtype type, enum fpisa_operation op, const struct entry *call)
@@ -181,12 +181,21 @@ static struct comm *reduce_served(struct fpisa_call *call, const void *send, voi
 	return m && service_is_exact(m->service, call->type) ? m : NULL;
 }
 
-/* the error class that MPI returns if the root's arrays are the same, or if another rank passes MPI_IN_PLACE */
+/* the error class that MPI returns if a rank's arrays are the same, or if a rank passes MPI_IN_PLACE to receive */
 #ifdef OPEN_MPI
 #define ERR_ARRAYS MPI_ERR_ARG
+#define REFUSES_SAME 0 /* MPI refuses a reduce-scatter with the same array twice */
 #else
 #define ERR_ARRAYS MPI_ERR_BUFFER
+#define REFUSES_SAME 1
 #endif
+
+/* Report to the error handler that MPI refuses the arrays. The rank has contributed its values. */
+static int fail_arrays(MPI_Comm c)
+{
+	PMPI_Comm_call_errhandler(c, ERR_ARRAYS);
+	return ERR_ARRAYS;
+}
 
 /* Take part in a call and discard the sum. */
 static int take_part(struct comm *m, MPI_Comm c, struct fpisa_call *call)
@@ -222,92 +231,88 @@ ENTRY int MPI_Reduce(const void *send, void *recv, int count, MPI_Datatype t, MP
 	if (rank == root && !refused)
 		return comm_allreduce(m, c, &call);
 	rc = take_part(m, c, &call);
-	if (!rc && refused) {
-		rc = ERR_ARRAYS;
-		PMPI_Comm_call_errhandler(c, rc);
-	}
-	return rc;
+	return rc || !refused ? rc : fail_arrays(c);
 }
 
 #define MPI_SERVES (-1) /* not an MPI error */
 
-/* The parts of a reduce-scatter, in elements of the call */
-struct parts {
-	const int *counts; /* part of each rank; NULL: each rank has `each` elements */
-	int each;
-	int all; /* their sum; 0: MPI serves the call, because an argument is invalid or the sum is too large */
-};
-
-static int part_of(const struct parts *p, int rank)
+/*
+ * Return whether MPI refuses the arrays of a reduce-scatter. Only this rank knows that, and the other ranks wait for its
+ * values.
+ */
+static int refuses(const void *send, const void *recv, const struct parts *p)
 {
-	return p->counts ? p->counts[rank] : p->each;
-}
-
-static struct parts parts_of(const int counts[], int each, MPI_Comm c)
-{
-	struct parts p = {.counts = counts, .each = each};
-	int size = 0;
-
-	if (c == MPI_COMM_NULL || PMPI_Comm_size(c, &size))
-		return p;
-	for (int r = 0; r < size; r++) {
-		if (part_of(&p, r) < 0 || part_of(&p, r) > INT_MAX - p.all) {
-			p.all = 0;
-			return p;
-		}
-		p.all += part_of(&p, r);
-	}
-	return p;
-}
-
-/* Make a call of the datapath. In place the input begins where the result does, so the result needs an array of its own. */
-static int scatter_here(struct comm *m, MPI_Comm c, struct fpisa_call *call, const struct parts *p)
-{
-	const size_t each = call->count / (size_t)p->all,
-		     bytes = (size_t)part_of(p, m->rank) * each * bytes_of(call->type);
-	const int in_place = bytes && call->send == call->recv;
-	void *recv = call->recv, *own = in_place ? malloc(bytes) : NULL;
-	size_t *counts = malloc((size_t)m->size * sizeof(*counts));
-	int rc;
-
-	if (!counts || (in_place && !own)) {
-		free(counts);
-		free(own);
-		return comm_no_memory(m, c);
-	}
-	for (int r = 0; r < m->size; r++)
-		counts[r] = (size_t)part_of(p, r) * each;
-	call->recv = in_place ? own : bytes ? recv : NULL;
-	rc = comm_reduce_scatter(m, c, call, counts);
-	if (!rc && own)
-		memcpy(recv, own, bytes);
-	free(counts);
-	free(own);
-	return rc;
+	return recv == MPI_IN_PLACE || (p->own && (!recv || (REFUSES_SAME && send == recv)));
 }
 
 /*
- * Make a reduce-scatter, or return MPI_SERVES. A rank without a part needs no array for it. MPI serves the call with two
- * levels, and with static jobs, whose ranks may have another order.
+ * Fill in the call and return the communicator's record, or return NULL if MPI serves the call. A rank that cannot
+ * receive a part passes `send` in place of recv, which is then not written. MPI serves the call with two levels, and
+ * with static jobs, whose ranks may have another order.
  */
-static int scatter(const void *send, void *recv, const struct parts *p, MPI_Datatype t, MPI_Op o, MPI_Comm c)
+static struct comm *scatter_served(struct fpisa_call *call, const void *send, void *recv, const struct parts *p,
+				   MPI_Datatype t, MPI_Op o, MPI_Comm c, int waits)
 {
-	struct fpisa_call call;
 	struct comm *m;
 
-	comm_agree_on_requests(c);
-	if (!recv && send != MPI_IN_PLACE)
+	if (send != MPI_IN_PLACE && (!p->own || refuses(send, recv, p)))
 		recv = (void *)(uintptr_t)send;
-	m = p->all ? served(&call, send, recv, p->all, t, o, c, 1) : NULL;
-	if (!m || m->offer.two_levels || m->offer.jobs)
+	m = p->all ? served(call, send, recv, p->all, t, o, c, waits) : NULL;
+	return m && !m->offer.two_levels && !m->offer.jobs ? m : NULL;
+}
+
+/* Make a reduce-scatter, or return MPI_SERVES. If MPI refuses the arrays, contribute the values, and then fail. */
+static int scatter(const void *send, void *recv, const struct parts *p, MPI_Datatype t, MPI_Op o, MPI_Comm c)
+{
+	const int refused = refuses(send, recv, p);
+	struct fpisa_call call;
+	struct scatter s;
+	struct comm *m;
+	int rc;
+
+	comm_agree_on_requests(c);
+	m = scatter_served(&call, send, recv, p, t, o, c, 1);
+	if (!m)
 		return MPI_SERVES;
 	report_served(service_is_exact(m->service, call.type));
-	return scatter_here(m, c, &call, p);
+	if (!scatter_prepare(&s, m, &call, p, bytes_of(call.type), refused))
+		return comm_no_memory(m, c);
+	rc = comm_reduce_scatter(m, c, &call, s.counts);
+	scatter_end(&s, rc);
+	return rc || !refused ? rc : fail_arrays(c);
+}
+
+/* Start a reduce-scatter, or return MPI_SERVES. MPI reports invalid arrays itself. */
+static int scatter_start(const void *send, void *recv, const struct parts *p, MPI_Datatype t, MPI_Op o, MPI_Comm c,
+			 MPI_Request *r)
+{
+	struct fpisa_call call;
+	struct scatter s;
+	struct comm *m = refuses(send, recv, p) ? NULL : scatter_served(&call, send, recv, p, t, o, c, 0);
+	int rc;
+
+	if (!m)
+		return MPI_SERVES;
+	if (!scatter_prepare(&s, m, &call, p, bytes_of(call.type), 0))
+		return comm_no_memory(m, c);
+	rc = request_start(m, c, &call, &s, r);
+	if (rc)
+		scatter_end(&s, rc);
+	if (rc == REQUEST_NOT_HERE)
+		return MPI_SERVES;
+	report_served(service_is_exact(m->service, call.type));
+	return rc;
+}
+
+/* Return the parts of these counts. MPI reports a missing array. */
+static struct parts parts_given(const int counts[], MPI_Comm c)
+{
+	return counts ? parts_of(counts, 0, c) : (struct parts){.all = 0};
 }
 
 ENTRY int MPI_Reduce_scatter(const void *send, void *recv, const int counts[], MPI_Datatype t, MPI_Op o, MPI_Comm c)
 {
-	const struct parts p = counts ? parts_of(counts, 0, c) : (struct parts){.all = 0};
+	const struct parts p = parts_given(counts, c);
 	int rc = scatter(send, recv, &p, t, o, c);
 
 	if (rc != MPI_SERVES)
@@ -325,6 +330,28 @@ ENTRY int MPI_Reduce_scatter_block(const void *send, void *recv, int count, MPI_
 	return kept(PMPI_Reduce_scatter_block(send, recv, count, t, o, c), &reduce_scatter_block, p.all, t, o, c);
 }
 
+ENTRY int MPI_Ireduce_scatter(const void *send, void *recv, const int counts[], MPI_Datatype t, MPI_Op o, MPI_Comm c,
+			      MPI_Request *r)
+{
+	const struct parts p = parts_given(counts, c);
+	int rc = scatter_start(send, recv, &p, t, o, c, r);
+
+	if (rc != MPI_SERVES)
+		return rc;
+	return kept(PMPI_Ireduce_scatter(send, recv, counts, t, o, c, r), &ireduce_scatter, p.all, t, o, c);
+}
+
+ENTRY int MPI_Ireduce_scatter_block(const void *send, void *recv, int count, MPI_Datatype t, MPI_Op o, MPI_Comm c,
+				    MPI_Request *r)
+{
+	const struct parts p = parts_of(NULL, count, c);
+	int rc = scatter_start(send, recv, &p, t, o, c, r);
+
+	if (rc != MPI_SERVES)
+		return rc;
+	return kept(PMPI_Ireduce_scatter_block(send, recv, count, t, o, c, r), &ireduce_scatter_block, p.all, t, o, c);
+}
+
 ENTRY int MPI_Barrier(MPI_Comm c)
 {
 	comm_agree_on_requests(c);
@@ -338,7 +365,7 @@ ENTRY int MPI_Iallreduce(const void *send, void *recv, int count, MPI_Datatype t
 	/*
 	 * With two levels a second call would have to follow, and this rank could start it only when the program waits.
 	 */
-	int rc = !m || m->offer.two_levels ? REQUEST_NOT_HERE : request_start(m, c, &call, r);
+	int rc = !m || m->offer.two_levels ? REQUEST_NOT_HERE : request_start(m, c, &call, NULL, r);
 
 	if (rc == REQUEST_NOT_HERE)
 		return kept(PMPI_Iallreduce(send, recv, count, t, o, c, r), &iallreduce, count, t, o, c);

@@ -95,6 +95,29 @@ ENTRY void ompi_reduce_scatter_block_f(ARGUMENTS, MPI_Fint *error)
 		*error = (MPI_Fint)rc;
 }
 
+ENTRY void ompi_ireduce_scatter_f(ARGUMENTS, MPI_Fint *request, MPI_Fint *error)
+{
+	MPI_Request r;
+	int rc = MPI_Ireduce_scatter(address(send), address(recv), count, PMPI_Type_f2c(*type), PMPI_Op_f2c(*op),
+				     PMPI_Comm_f2c(*comm), &r);
+
+	if (error)
+		*error = (MPI_Fint)rc;
+	if (!rc)
+		*request = PMPI_Request_c2f(r);
+}
+
+ENTRY void ompi_ireduce_scatter_block_f(ARGUMENTS, MPI_Fint *request, MPI_Fint *error)
+{
+	MPI_Request r;
+	int rc = MPI_Ireduce_scatter_block(C_ARGUMENTS, &r);
+
+	if (error)
+		*error = (MPI_Fint)rc;
+	if (!rc)
+		*request = PMPI_Request_c2f(r);
+}
+
 #define ALSO(name) ENTRY void name(ARGUMENTS, MPI_Fint *error) __attribute__((alias("ompi_reduce_scatter_f")))
 ALSO(mpi_reduce_scatter);
 ALSO(mpi_reduce_scatter_);
@@ -119,6 +142,21 @@ ALSO(mpi_iallreduce);
 ALSO(mpi_iallreduce_);
 ALSO(mpi_iallreduce__);
 ALSO(MPI_IALLREDUCE);
+#undef ALSO
+#define ALSO(name) \
+	ENTRY void name(ARGUMENTS, MPI_Fint *request, MPI_Fint *error) __attribute__((alias("ompi_ireduce_scatter_f")))
+ALSO(mpi_ireduce_scatter);
+ALSO(mpi_ireduce_scatter_);
+ALSO(mpi_ireduce_scatter__);
+ALSO(MPI_IREDUCE_SCATTER);
+#undef ALSO
+#define ALSO(name)                                                     \
+	ENTRY void name(ARGUMENTS, MPI_Fint *request, MPI_Fint *error) \
+		__attribute__((alias("ompi_ireduce_scatter_block_f")))
+ALSO(mpi_ireduce_scatter_block);
+ALSO(mpi_ireduce_scatter_block_);
+ALSO(mpi_ireduce_scatter_block__);
+ALSO(MPI_IREDUCE_SCATTER_BLOCK);
 #undef ALSO
 #define ALSO(name) ENTRY void name(MPI_Fint *comm, MPI_Fint *error) __attribute__((alias("ompi_barrier_f")))
 ALSO(mpi_barrier);

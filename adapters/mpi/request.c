@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * MPI_Iallreduce() in the datapath. The MPI request is a generalized request, so every MPI_Wait and MPI_Test function
+ * Nonblocking calls in the datapath. The MPI request is a generalized request, so every MPI_Wait and MPI_Test function
  * accepts it, in every language. The library's thread marks a request as complete. A thread that is inside MPI reports
  * the completion to MPI, so any level of MPI_Init_thread() is sufficient.
  *
@@ -20,6 +20,7 @@ struct served {
 	MPI_Request request;
 	struct comm *comm;
 	MPI_Comm handle; /* MPI_COMM_NULL after the communicator was freed */
+	struct scatter scatter;
 	atomic_int done;
 	int rc, told;
 	char error[TEXT];
@@ -164,6 +165,7 @@ static int start(struct served *s)
 
 static void finish(struct served *s, int rc, const char *error)
 {
+	scatter_end(&s->scatter, rc);
 	s->rc = rc;
 	if (rc)
 		snprintf(s->error, sizeof(s->error), "%s", error);
@@ -177,7 +179,14 @@ static void on_done(void *arg, int rc, uint32_t flags)
 	finish(arg, rc, fpisa_error());
 }
 
-int request_start(struct comm *m, MPI_Comm c, const struct fpisa_call *what, MPI_Request *r)
+static int start_call(const struct served *s, const struct fpisa_call *call)
+{
+	return s->scatter.counts ? service_start_scatter(s->comm->service, call, s->scatter.counts, NULL) :
+				   service_start(s->comm->service, call, NULL);
+}
+
+int request_start(struct comm *m, MPI_Comm c, const struct fpisa_call *what, const struct scatter *scatter,
+		  MPI_Request *r)
 {
 	struct fpisa_call call = *what;
 	struct served *s;
@@ -196,13 +205,15 @@ int request_start(struct comm *m, MPI_Comm c, const struct fpisa_call *what, MPI
 		return comm_no_request(m, c, rc);
 	}
 	*r = s->request;
+	if (scatter)
+		s->scatter = *scatter;
 	comm_get(m);
 	pthread_mutex_lock(&lock);
 	LIST_INSERT_HEAD(&under_way, s, link);
 	pthread_mutex_unlock(&lock);
 	call.on_done = on_done;
 	call.arg = s;
-	rc = service_start(m->service, &call, NULL);
+	rc = start_call(s, &call);
 	if (rc)
 		finish(s, rc, service_error());
 	return MPI_SUCCESS;

@@ -9,7 +9,8 @@
  * 	levels.c     reductions in two levels
  * 	service.c    a group or static jobs
  * 	settings.c   settings from environment variables
- * 	request.c    MPI_Iallreduce()
+ * 	scatter.c    the arrays of reduce-scatters
+ * 	request.c    nonblocking calls
  * 	wait.c       waits during which MPI makes progress
  * 	report.c     the line at MPI_Finalize() that counts the calls
  * 	mismatch.c   refusal of programs that use another MPI library
@@ -168,12 +169,46 @@ int agree_serves(struct comm *m, MPI_Comm c, enum fpisa_dtype type, uint64_t byt
  */
 void agree_on_requests(struct comm *m, MPI_Comm c);
 
+/* -- scatter.c: the arrays of a reduce-scatter --------------------------------------------------- */
+
+/* The parts of a reduce-scatter, in elements of the call */
+struct parts {
+	const int *counts; /* part of each rank; NULL: each rank has `each` elements */
+	int each;
+	int own; /* this rank's part */
+	int all; /* their sum; 0: MPI serves the call, because an argument is invalid or the sum is too large */
+};
+
+/* A reduce-scatter of the datapath */
+struct scatter {
+	size_t *counts; /* values of each rank */
+	void *own;	/* this rank's result if the call cannot write it to its place */
+	void *to;	/* its place; NULL: the result is discarded */
+	size_t bytes;	/* bytes of the result */
+};
+
+struct parts parts_of(const int counts[], int each, MPI_Comm c);
+
+/*
+ * Prepare a call of values of `size` bytes. In place the input begins where the result does, so the result gets an array
+ * of its own, and so does a result that the rank `discards`. Return 0 if there is not enough memory.
+ */
+int scatter_prepare(struct scatter *s, const struct comm *m, struct fpisa_call *call, const struct parts *p,
+		    size_t size, int discards);
+
+/* Store the result unless the call has failed with `rc`, and free the memory. */
+void scatter_end(struct scatter *s, int rc);
+
 /* -- request.c: an MPI request for a call of the datapath -------------------------------------- */
 
 #define REQUEST_NOT_HERE (-1) /* the request cannot be served here, so MPI has to make the call */
 
-/* Return 0, REQUEST_NOT_HERE or an MPI error. */
-int request_start(struct comm *m, MPI_Comm c, const struct fpisa_call *call, MPI_Request *r);
+/*
+ * Start a call, which is a reduce-scatter if `scatter` is not NULL. Return 0, REQUEST_NOT_HERE or an MPI error. After 0
+ * the request ends the reduce-scatter.
+ */
+int request_start(struct comm *m, MPI_Comm c, const struct fpisa_call *call, const struct scatter *scatter,
+		  MPI_Request *r);
 int request_complete_ended(void); /* reports completed requests to MPI; returns their number */
 /* waits for the datapath's requests in the array; MPI completes the others */
 void request_await(int count, const MPI_Request r[]);

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Make random reduce-scatters, which all ranks draw from a seed: MPI_Reduce_scatter with unequal parts and
- * MPI_Reduce_scatter_block, of three types, sums and maxima, in place or not. Rank 0 prints how many calls gave all ranks
- * their parts and changed nothing behind them, and how many were made. Values are small integers, whose sums are exact.
+ * Make random reduce-scatters, which all ranks draw from a seed: with unequal parts or with blocks, of three types, sums
+ * and maxima, in place or not. Rank 0 prints how many calls gave all ranks their parts and changed nothing behind them,
+ * and how many were made. Values are small integers, whose sums are exact.
  *
- *	scatter SEED [RANKS]
- *
- * RANKS is the maximum number of ranks, 16 by default. The parts of more ranks are smaller.
+ *	scatter SEED		MPI_Reduce_scatter and MPI_Reduce_scatter_block
+ *	scatter SEED requests	MPI_Ireduce_scatter and MPI_Ireduce_scatter_block, several at a time, which end in reverse
+ *				order or by MPI_Waitall
+ *	scatter SEED refused	calls in which rank 1 passes arrays that MPI refuses. Rank 0 prints how many calls of rank 1
+ *				failed, how many calls gave the other ranks their parts, how many left the input of all
+ *				ranks as it was, and whether the next call is right
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -14,11 +17,19 @@
 #include <string.h>
 
 #define CALLS 40
+#define FLIGHT 4
 #define MOST_RANKS 96
 #define MOST_ELEMENTS 48000 /* of all parts */
 
+struct call {
+	int counts[MOST_RANKS], block, each, is_float, in_place;
+	MPI_Datatype type;
+	MPI_Op op;
+	MPI_Request request;
+	double in[2 * MOST_ELEMENTS], out[2 * MOST_ELEMENTS], before[2 * MOST_ELEMENTS];
+};
+
 static int rank, ranks;
-static double in[2 * MOST_ELEMENTS], out[2 * MOST_ELEMENTS], before[2 * MOST_ELEMENTS];
 
 static double value_of(int of_rank, int i)
 {
@@ -39,66 +50,160 @@ static double get(const void *array, int i, int is_float)
 	return is_float ? ((const float *)array)[i] : ((const double *)array)[i];
 }
 
-static void fill(int n, int is_float)
+static int all_of(const struct call *c)
 {
-	memset(in, 0x33, sizeof(in));
-	memset(out, 0x55, sizeof(out));
-	for (int i = 0; i < n; i++)
-		if (is_float)
-			((float *)in)[i] = (float)value_of(rank, i);
-		else
-			in[i] = value_of(rank, i);
+	int all = 0;
+
+	for (int r = 0; r < ranks; r++)
+		all += c->counts[r];
+	return all;
 }
 
-/* Make a call and return whether this rank has its part. A complex number is two numbers. */
-static int is_right(const int counts[], int block, MPI_Datatype t, MPI_Op op, int in_place)
+static void fill(struct call *c)
 {
-	const int each = t == MPI_C_DOUBLE_COMPLEX ? 2 : 1, is_float = t == MPI_FLOAT;
-	const void *send = in_place ? MPI_IN_PLACE : in;
-	void *recv = in_place ? in : out;
-	int all = 0, first = 0, right;
-	size_t end;
+	memset(c->in, 0x33, sizeof(c->in));
+	memset(c->out, 0x55, sizeof(c->out));
+	for (int i = 0; i < all_of(c) * c->each; i++)
+		if (c->is_float)
+			((float *)c->in)[i] = (float)value_of(rank, i);
+		else
+			c->in[i] = value_of(rank, i);
+	memcpy(c->before, c->in_place ? c->in : c->out, sizeof(c->before));
+}
 
-	for (int r = 0; r < ranks; r++) {
-		first += r < rank ? counts[r] : 0;
-		all += counts[r];
-	}
-	fill(all * each, is_float);
-	memcpy(before, recv, sizeof(before));
-	if (block)
-		MPI_Reduce_scatter_block(send, recv, counts[0], t, op, MPI_COMM_WORLD);
-	else
-		MPI_Reduce_scatter(send, recv, counts, t, op, MPI_COMM_WORLD);
-	/* In place, MPI may change the rest of the input. */
-	end = (size_t)((in_place ? all : counts[rank]) * each) * (is_float ? sizeof(float) : sizeof(double));
-	right = !memcmp((char *)recv + end, (char *)before + end, sizeof(before) - end);
-	for (int i = 0; i < counts[rank] * each; i++)
-		right &= get(recv, i, is_float) == right_value(first * each + i, op);
+/* Draw a call. A complex number is two numbers. */
+static void draw(struct call *c)
+{
+	const int most = MOST_ELEMENTS / (ranks > 16 ? ranks : 16), n = rand() % most, kind = rand() % 3;
+
+	c->block = rand() % 2;
+	c->in_place = rand() % 2;
+	c->type = kind == 0 ? MPI_FLOAT : kind == 1 ? MPI_DOUBLE : MPI_C_DOUBLE_COMPLEX;
+	c->each = kind == 2 ? 2 : 1;
+	c->is_float = kind == 0;
+	c->op = kind < 2 && rand() % 3 == 0 ? MPI_MAX : MPI_SUM;
+	for (int r = 0; r < ranks; r++)
+		c->counts[r] = c->block ? n : rand() % 3 ? rand() % most : 0;
+	fill(c);
+}
+
+static int make(struct call *c, void *recv, int is_request)
+{
+	const void *send = c->in_place ? MPI_IN_PLACE : c->in;
+
+	if (is_request && c->block)
+		return MPI_Ireduce_scatter_block(send, recv, c->counts[0], c->type, c->op, MPI_COMM_WORLD, &c->request);
+	if (is_request)
+		return MPI_Ireduce_scatter(send, recv, c->counts, c->type, c->op, MPI_COMM_WORLD, &c->request);
+	return c->block ? MPI_Reduce_scatter_block(send, recv, c->counts[0], c->type, c->op, MPI_COMM_WORLD) :
+			  MPI_Reduce_scatter(send, recv, c->counts, c->type, c->op, MPI_COMM_WORLD);
+}
+
+/* Return whether this rank has its part. In place, MPI may change the rest of the input. */
+static int is_right(const struct call *c)
+{
+	const void *recv = c->in_place ? c->in : c->out;
+	const size_t end = (size_t)((c->in_place ? all_of(c) : c->counts[rank]) * c->each) *
+			   (c->is_float ? sizeof(float) : sizeof(double));
+	int first = 0, right = !memcmp((const char *)recv + end, (const char *)c->before + end, sizeof(c->before) - end);
+
+	for (int r = 0; r < rank; r++)
+		first += c->counts[r];
+	for (int i = 0; i < c->counts[rank] * c->each; i++)
+		right &= get(recv, i, c->is_float) == right_value(first * c->each + i, c->op);
 	return right;
+}
+
+/* Return whether all ranks have this. */
+static int all_have(int mine)
+{
+	int all;
+
+	PMPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+	return all;
+}
+
+static int blocking(struct call *c)
+{
+	draw(c);
+	make(c, c->in_place ? c->in : c->out, 0);
+	return all_have(is_right(c));
+}
+
+static int flight(struct call *c)
+{
+	MPI_Request r[FLIGHT];
+	int right = 0;
+
+	for (int k = 0; k < FLIGHT; k++) {
+		draw(&c[k]);
+		make(&c[k], c[k].in_place ? c[k].in : c[k].out, 1);
+		r[k] = c[k].request;
+	}
+	if (rand() % 2)
+		MPI_Waitall(FLIGHT, r, MPI_STATUSES_IGNORE);
+	for (int k = FLIGHT - 1; k >= 0; k--) {
+		MPI_Wait(&r[k], MPI_STATUS_IGNORE);
+		right += all_have(is_right(&c[k]));
+	}
+	return right;
+}
+
+static int is_kept(const struct call *c)
+{
+	int same = 1;
+
+	for (int i = 0; i < all_of(c) * c->each; i++)
+		same &= get(c->in, i, c->is_float) == value_of(rank, i);
+	return same;
+}
+
+static void refused(struct call *c)
+{
+	void *const bad[] = {NULL, MPI_IN_PLACE};
+	int failed = 0, right = 0, kept = 0, next;
+
+	for (int k = 0; k < 4; k++) {
+		int rc;
+
+		draw(c);
+		c->in_place = 0;
+		c->block = k % 2;
+		for (int r = 0; r < ranks; r++)
+			c->counts[r] = 400;
+		fill(c);
+		rc = make(c, rank == 1 ? bad[k / 2] : c->out, 0);
+		failed += rc != 0;
+		right += all_have(rank == 1 || (!rc && is_right(c)));
+		kept += all_have(is_kept(c));
+	}
+	next = blocking(c);
+	PMPI_Bcast(&failed, 1, MPI_INT, 1, MPI_COMM_WORLD);
+	if (!rank)
+		printf("{\"failed\": %d, \"right\": %d, \"kept\": %d, \"next\": %d, \"of\": 4}\n", failed, right, kept,
+		       next);
 }
 
 int main(int argc, char **argv)
 {
-	const int most = MOST_ELEMENTS / (argc > 2 ? atoi(argv[2]) : 16);
-	int right = 0, counts[MOST_RANKS];
+	static struct call c[FLIGHT];
+	const char *how = argc > 2 ? argv[2] : "";
+	double x[2] = {0};
+	int right = 0;
 
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	srand((unsigned int)atoi(argv[1]));
-	for (int k = 0; k < CALLS; k++) {
-		const int block = rand() % 2, n = rand() % most, kind = rand() % 3, in_place = rand() % 2;
-		const MPI_Datatype t = kind == 0 ? MPI_FLOAT : kind == 1 ? MPI_DOUBLE : MPI_C_DOUBLE_COMPLEX;
-		const MPI_Op op = kind < 2 && rand() % 3 == 0 ? MPI_MAX : MPI_SUM;
-		int mine, all;
-
-		for (int r = 0; r < ranks; r++)
-			counts[r] = block ? n : rand() % 3 ? rand() % most : 0;
-		mine = is_right(counts, block, t, op, in_place);
-		PMPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-		right += all;
-	}
-	if (!rank)
+	/* The datapath serves requests only after a blocking call has agreed on their type. */
+	MPI_Allreduce(MPI_IN_PLACE, x, 1, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+	MPI_Allreduce(MPI_IN_PLACE, x, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+	for (int k = 0; k < (strcmp(how, "refused") ? CALLS : 0); k += *how ? FLIGHT : 1)
+		right += *how ? flight(c) : blocking(c);
+	if (!strcmp(how, "refused"))
+		refused(c);
+	else if (!rank)
 		printf("{\"right\": %d, \"of\": %d}\n", right, CALLS);
 	MPI_Finalize();
 	return 0;

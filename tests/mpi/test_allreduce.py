@@ -79,7 +79,7 @@ def test_a_cycle_of_requests(cluster):
         assert answer["right"] == answer["of"] and said(err) == [], (out, err)
         frames[how] = c.sent() - before
     line, = said(c.run(RANKS, "sweep.c", "short", FPISA_MODE="exact")[1])[:1]
-    assert "MPI_Iallreduce of float until the next MPI_Allreduce or MPI_Barrier" in line
+    assert "nonblocking reductions of float until the next MPI_Allreduce or MPI_Barrier" in line
     # Each round has 2000 doubles on each of two ranks of three communicators. Two doubles need at most 17 bytes in frames.
     round_of = 6 * 2000 * 8 / 3500
     assert frames["never"] < round_of, frames
@@ -106,7 +106,7 @@ def test_static_jobs(cluster):
     c.net.fpisa("job", "del", 0)
     c.net.add_job(0, "--mode", "exact", workers=[f"{c.net.addresses[0]}:{19000 + r}" for r in range(RANKS)])
     line, = [x for x in said(c.run(RANKS, "sweep.c", "short", **jobs)[1]) if "MPI_COMM_WORLD " in x]
-    assert "MPI_Iallreduce of float until this call: " in line
+    assert "nonblocking reductions of float until this call: " in line
 
 
 @pytest.mark.parametrize("env, why", [
@@ -191,7 +191,7 @@ def test_exact(cluster):
     took, lines = sweep(c, FPISA_MODE="exact")
     assert took > 1000
     for kind in "float", "double":
-        assert sum(f"MPI_Iallreduce of {kind} until the next MPI_Allreduce or MPI_Barrier: " in x for x in lines) == 4, lines
+        assert sum(f"nonblocking reductions of {kind} until the next MPI_Allreduce or MPI_Barrier: " in x for x in lines) == 4, lines
     # Expect one more line at the end, because these requests may round.
     assert len(lines) == 9 and sum(BEFORE in x for x in lines) == 1
     out, _ = c.run(RANKS, "sweep.c", "orders", FPISA_MODE="exact", FPISA_MIN_BYTES=1000)
@@ -251,17 +251,29 @@ def test_reduce_without_memory(cluster):
 
 
 @pytest.mark.parametrize("mode", ["", "exact"])
-def test_reduce_scatter(cluster, mode):
-    """MPI_Reduce_scatter and MPI_Reduce_scatter_block give each rank its part, and the datapath serves them."""
+@pytest.mark.parametrize("how", [(), ("requests",)], ids=["blocking", "requests"])
+def test_reduce_scatter(cluster, mode, how):
+    """MPI_Reduce_scatter, MPI_Reduce_scatter_block and their requests give each rank its part, and the datapath serves them."""
     c = cluster()
     seed = draw_seed() % 2**31
     for preload in False, True:
         before = c.sent()
-        out, err = c.run(RANKS, "scatter.c", seed, FPISA_MODE=mode, preload=preload)
+        out, err = c.run(RANKS, "scatter.c", seed, *how, FPISA_MODE=mode, preload=preload)
         answer = json.loads(out)
         assert answer["right"] == answer["of"] and said(err) == [], (seed, out, err)
         # Most calls have parts, and each part makes at least one frame of each rank.
         assert c.sent() - before > answer["of"] * RANKS if preload else c.sent() - before < 10
+    c.groups.empty()
+
+
+@pytest.mark.parametrize("mode", ["", "exact"])
+def test_reduce_scatter_refused(cluster, mode):
+    """If a rank's array for its part is missing or MPI_IN_PLACE, its call fails, its input does not change, and the other ranks have their
+    parts."""
+    c = cluster()
+    seed = draw_seed() % 2**31
+    out, err = c.run(RANKS, "scatter.c", seed, "refused", FPISA_MODE=mode)
+    assert json.loads(out) == {"failed": 4, "right": 4, "kept": 4, "next": 1, "of": 4} and said(err) == [], (seed, out, err)
     c.groups.empty()
 
 
@@ -452,7 +464,7 @@ def test_fortran(cluster, source):
     c = cluster(fortran=True)
     before = c.sent()
     out, err = c.run(RANKS, source)
-    assert out.split() == ["12.00", "3.00", "6.00", "0.00", "1.50"] and said(err) == []
+    assert out.split() == ["12.00", "3.00", "6.00", "0.00", "1.50", "6.00", "3.00"] and said(err) == []
     served = c.sent() - before
     before = c.sent()
     c.run(RANKS, source, preload=False)

@@ -185,7 +185,7 @@ def test_mpi(bpffs, tmp_path):
             check_call(files, call, EXACT, rng)
         assert not any(f.read() for f in files)
         assert len(set(ups)) == 1 and ups[0] > 10, ups
-        out, more = run("scatter.c", seed % 2**31, ranks)
+        out, more = run("scatter.c", seed % 2**31)
         said = json.loads(out)
         assert said["right"] == said["of"] == 40, said
         assert len(set(more)) == 1 and more[0] > ups[0] + 100, more
