@@ -139,6 +139,8 @@ static void ask_for_jobs(struct fpisa_address local, __u32 other, __u64 token)
 	/* Restore the record from before the first job, although the job's slots are still in use. */
 	q = record();
 	say(&q, helper_request_bytes(&q));
+	WITH(further, false);
+	WITH(further, true);
 	q = right;
 	q.make.index = 1;
 	q.make.token = 101;

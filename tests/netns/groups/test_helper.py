@@ -26,9 +26,10 @@ LIMITS = [f"-13 {says}" for says in ("the group has 4 ranks, but the manager all
                                      "10.99.9.9 is not in a network that may ask for groups; add the network to networks in [manager]",
                                      "0.0.0.0 is not in a network that may ask for groups; add the network to networks in [manager]")]
 NO_SLOTS = "-28 the job needs 64 slots, but the manager has given 64 of 100; raise slots in [manager] or end another job"
+RECORDED = "-13 job 8 already has the requested job's token; please report this bug"
 NO_NUMBER = "-2 all 8 job numbers of the manager are in use; raise jobs in [manager] or end another job"
 JOBS = [FORBIDDEN, UNANNOUNCED, FORBIDDEN, *[UNANNOUNCED] * 5, FORBIDDEN, LIMITS[0], FORBIDDEN, FORBIDDEN, LIMITS[1], FORBIDDEN,
-        LIMITS[2], FORBIDDEN, FORBIDDEN, "-22 ", *LIMITS[3:], NO_NUMBER, NO_NUMBER, "0 ", UNANNOUNCED, NO_SLOTS, NO_SLOTS]
+        LIMITS[2], FORBIDDEN, FORBIDDEN, "-22 ", *LIMITS[3:], NO_NUMBER, NO_NUMBER, "0 ", UNANNOUNCED, NO_SLOTS, RECORDED, RECORDED, NO_SLOTS]
 FROM = " from the network process"
 WRONG = {"place": "invalid request for place 64" + FROM, "kind": "invalid request of kind 99" + FROM,
          "answer": "invalid request of kind 6" + FROM, "byte": "invalid request of 1 bytes" + FROM,

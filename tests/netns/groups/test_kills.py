@@ -196,7 +196,7 @@ def test_ranks_of_aggregators(hosts, seconds):  # noqa: F811
 
 
 def kill_in_tree(site, module, seconds):  # noqa: F811
-    """Kill ranks, leaves and the root of a group's tree. Each starts again. The group continues, with a tree if all are alive. Only
+    """Kill ranks, leaves and a root of a group's tree. Each starts again. The group continues, with a tree if all are alive. Only
     aggregators in the group's generation are killed, because the death of another one does not end the generation."""
     rng, net, w, happened = random.Random(draw_seed()), site.net, Watched(), collections.Counter()
     steps = [{"check": kind, "times": 50, "seed": rng.randrange(3000)} for kind in ("float32", "float64", "int32", "float16")] * 500
@@ -250,7 +250,9 @@ def test_trees(tree, seconds):  # noqa: F811
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seconds, family", [(600, "ipv4")], indirect=["family"])
-def test_racks(two_racks, seconds):  # noqa: F811
-    """Kill leaves of racks: one on a host of its own, and one on a host with ranks."""
+@pytest.mark.parametrize("seconds, roots, family", [(600, 1, "ipv4"), (600, 2, "ipv6")], indirect=["family"])
+def test_racks(two_racks, seconds, roots):  # noqa: F811
+    """Kill leaves of racks: one on a host of its own, and one on a host with ranks. With two roots, the manager's datapath is the other root."""
+    if roots == 2:
+        two_racks.ask_for_two_roots()
     kill_in_tree(two_racks, racks, seconds)

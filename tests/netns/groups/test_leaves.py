@@ -80,6 +80,13 @@ class Leaves(Groups):
         self.agents.append(self.spawn(host, f"{PINS}/{pin}", self.agent_config, *options))
         return self.agents[-1]
 
+    def ask_for_two_roots(self):
+        with open(self.config) as f:
+            config = f.read()
+        with open(self.config, "w") as f:
+            f.write(config.replace("leaves = yes\n", "leaves = yes\nroots = 2\n"))
+        assert self.read_again().startswith("configuration read again")
+
     def move_manager(self, spare=True):
         """Make the first host of ranks the manager, and the manager's host another aggregator, or without `spare` none."""
         hosts = self.net.worker

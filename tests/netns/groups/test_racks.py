@@ -114,11 +114,7 @@ def two_roots(site):
     """Make the second host outside of the racks an aggregator, and ask for trees with two roots. Yield the agent."""
     net = site.net
     net.other.run(FPISA, "load", "eth0", "--pin", f"{PINS}/other")
-    with open(site.config) as f:
-        config = f.read()
-    with open(site.config, "w") as f:
-        f.write(config.replace("leaves = yes\n", "leaves = yes\nroots = 2\n"))
-    assert site.read_again().startswith("configuration read again")
+    site.ask_for_two_roots()
     try:
         yield site.agent(net.other, "other")
     finally:
