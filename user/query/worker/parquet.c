@@ -639,11 +639,15 @@ static void put_from(FILE *f, const struct parquet *q, const struct schema *sche
 		put_files(f, q, chosen, n);
 	if (!want->places)
 		return;
-	/* A column of the file may have any name that a schema can have, so these names have a blank. */
-	fputs(" JOIN (SELECT unnest(p) AS \"the place\", generate_subscripts(p, 1) AS \"the order\" FROM (SELECT [", f);
+	/*
+	 * A column of the file may have any name that a schema can have, so these names have a blank. The engine reads a
+	 * text of numbers much faster than it parses the numbers in a statement.
+	 */
+	fputs(" JOIN (SELECT unnest(p) AS \"the place\", generate_subscripts(p, 1) AS \"the order\" FROM (SELECT CAST('[",
+	      f);
 	for (size_t i = 0; i < want->n_places; i++)
 		fprintf(f, "%s%llu", i ? "," : "", (unsigned long long)want->places[i]);
-	fputs("]::BIGINT[] AS p)) AS wanted ON " PLACE " = wanted.\"the place\" ORDER BY wanted.\"the order\"", f);
+	fputs("]' AS BIGINT[]) AS p)) AS wanted ON " PLACE " = wanted.\"the place\" ORDER BY wanted.\"the order\"", f);
 }
 
 static char *write_statement(const struct parquet *q, const struct schema *schema, const struct parquet_wanted *want,
