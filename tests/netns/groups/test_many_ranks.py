@@ -28,11 +28,21 @@ HOSTS, EACH = 3, 32
 MPI_CALLS = "f1", "d1", "f1000", "d777", "F4096", "D100", "f5001"
 RANKS, COUNT, CHUNK = HOSTS * EACH, 2048, 256
 CALLS = ("avg", "float32"), ("avg", "float64"), ("min", "float32"), ("max", "float64")  # after a sum of float32
+PARTS = [r * 7 % 41 for r in range(RANKS)]  # of a reduce-scatter
 PROGRAM = """
-import hashlib, sys, threading, numpy, fpisa
+import ctypes, hashlib, os, sys, threading, numpy, fpisa
 manager, key, mode, host, seed = *sys.argv[1:4], int(sys.argv[4]), int(sys.argv[5])
 
+def scatter(g, values):
+    flags, counts = ctypes.c_uint32(), (ctypes.c_size_t * g.size)(*PARTS)
+    sent, part = numpy.ascontiguousarray(values[:sum(PARTS)]), numpy.empty(PARTS[g.rank], "float32")
+    rc = library.fpisa_group_reduce_scatter(g._pointer, ctypes.c_void_p(sent.ctypes.data), ctypes.c_void_p(part.ctypes.data if part.size else None),
+                                            ctypes.c_size_t(sent.size), counts, 1, 1, ctypes.c_double(1), ctypes.byref(flags))
+    assert rc == 0, rc
+    return part
+
 def work(rank):
+    part = b""
     try:
         with fpisa.Group(manager, "many", rank, %(ranks)d, key_file=key, mode=mode, join_timeout=50, overflow="flag", elements=%(chunk)d) as g:
             rng = numpy.random.default_rng([seed, rank])
@@ -52,7 +62,8 @@ def work(rank):
                 assert not out.any() and not flags, (out, flags)
                 out, flags = g.allreduce(numpy.full(%(chunk)d, sign * 2**27, "int32"))
                 assert flags & fpisa.Flags.OVERFLOW, (out, flags)
-            say(rank, hashlib.sha256(b"".join(out.tobytes() for out in got)).hexdigest(), n)
+                part = scatter(g, values).tobytes()
+            say(rank, hashlib.sha256(b"".join(out.tobytes() for out in got)).hexdigest(), n, part.hex())
             while mode == "exact":
                 g.allreduce(numpy.ones(1000, "float32"))
     except fpisa.Error as e:
@@ -62,13 +73,13 @@ def say(*what):
     with lock:
         print(*what, sep="\\t", flush=True)
 
-lock = threading.Lock()
+lock, library = threading.Lock(), ctypes.CDLL(os.environ["FPISA_LIBRARY"])
 threads = [threading.Thread(target=work, args=(r,)) for r in range(host, %(ranks)d, %(hosts)d)]
 for t in threads:
     t.start()
 for t in threads:
     t.join()
-""".replace("CALLS", repr(CALLS)) % {"ranks": RANKS, "hosts": HOSTS, "count": COUNT, "chunk": CHUNK}
+""".replace("CALLS", repr(CALLS)).replace("PARTS", repr(PARTS)) % {"ranks": RANKS, "hosts": HOSTS, "count": COUNT, "chunk": CHUNK}
 
 
 @pytest.fixture
@@ -100,8 +111,8 @@ def result(op, dtype, values):
     return nearest(exact) if dtype == "float32" else struct.pack("<d", float(exact))
 
 
-def right_digest(seed):
-    """Return the digest of the results of all calls."""
+def right_answers(seed):
+    """Return what each rank says: the digest of the results of all calls, the number of ranks, and its part of the reduce-scatter."""
     vectors, whole = [], []
     for rank in range(RANKS):
         rng = numpy.random.default_rng([seed, rank])
@@ -111,19 +122,20 @@ def right_digest(seed):
     digest = hashlib.sha256(b"".join(result(*call, c) for call in [("sum", "float32"), *CALLS] for c in columns))
     for integers in sum(whole), numpy.max(whole, axis=0), whole[-1]:
         digest.update(integers.astype("int32").tobytes())
-    return digest.hexdigest()
+    parts = [b"".join(nearest(sum(c)) for c in columns[sum(PARTS[:r]):sum(PARTS[:r + 1])]) for r in range(RANKS)]
+    return [[digest.hexdigest(), str(RANKS), part.hex()] for part in parts]
 
 
 @pytest.mark.families()
 def test_sums_and_a_death(site):
-    """96 ranks get the exact sums, and each host sends one contribution for each chunk. When a host's ranks die, the others name one of
-    them."""
+    """96 ranks get the exact sums, and their parts of a reduce-scatter. Each host sends one contribution for each chunk. When a host's ranks
+    die, the others name one of them."""
     seed = draw_seed()
     hosts = start(site, seed)
     try:
-        right = [right_digest(seed), str(RANKS)]
+        right = right_answers(seed)
         for i, process in enumerate(hosts):
-            assert lines(process) == {r: right for r in range(i, RANKS, HOSTS)}
+            assert lines(process) == {r: right[r] for r in range(i, RANKS, HOSTS)}
         assert [s["ranks"] for s in shares_of(site, "many")] == [[], *(list(range(i, RANKS, HOSTS)) for i in range(HOSTS))]
         assert all(all_counters(site, i, "v_up") >= COUNT // CHUNK for i in range(HOSTS))
         group, = site.net.json("group", "show", "many")
