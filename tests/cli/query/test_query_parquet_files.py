@@ -23,7 +23,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 NESTED = re.compile(r"STRUCT|MAP|UNION|VARIANT|.*\]$")
 COLUMNS = 64
 # why a worker refuses a value of a file that DuckDB reads
-REFUSED = "a text has a zero byte", "is not in the years 1 to 9999"
+REFUSED = "a text has a zero byte", "is not in the years 1 to 9999", "does not have its checksum"
 
 WRITE = """
 import pickle, sys, pyarrow as pa, pyarrow.parquet as pq
@@ -120,6 +120,53 @@ def test_pyarrow_writes(worker, tmp_path):
             total = ask(worker, "--total", "--value", c, table=name)[0][0]
             with decimal.localcontext(decimal.Context(prec=60)):
                 assert total[:2] == [str(len(values)), f"{sum(map(decimal.Decimal, values)):f}" if values else ""], (name, c)
+
+
+# -- checksums ----------------------------------------------------------------------
+
+DAMAGE = """
+import pickle, random, sys, pyarrow as pa, pyarrow.parquet as pq
+folder, seed, n = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+rng, found = random.Random(seed), []
+ways = [{"compression": c, "data_page_version": v, "use_dictionary": d, "row_group_size": 150, "data_page_size": 512}
+        for c in ("none", "snappy", "zstd") for v in ("1.0", "2.0") for d in (True, False)]
+def read(path, column):
+    with pq.ParquetFile(path, page_checksum_verification=True) as f:
+        return f.read(columns=[column])[column].to_pylist()
+for i in range(n):
+    x, y = [rng.uniform(-1, 1) for _ in range(400)], [rng.randrange(50) for _ in range(400)]
+    path = f"{folder}/d{i}.parquet"
+    pq.write_table(pa.table({"x": pa.array(x), "y": pa.array(y, pa.int64())}), path, write_page_checksum=True, **rng.choice(ways))
+    data = bytearray(open(path, "rb").read())
+    if i:
+        pages = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+        at = rng.randrange(4, len(data) if i % 10 == 0 else pages)
+        data[at] ^= 1 << rng.randrange(8)
+        open(path, "wb").write(data)
+    for column, values in ("x", x), ("y", y):
+        try:
+            found.append((i, column, "equal" if read(path, column) == values else "other"))
+        except Exception as e:
+            found.append((i, column, "crc" if "CRC" in str(e) else "refused"))
+sys.stdout.buffer.write(pickle.dumps(found))"""
+
+
+def test_damaged_pages(worker):
+    """A page that does not have its checksum is refused if a query uses its column, as PyArrow refuses it. Damage elsewhere ends no worker."""
+    n, refused, named = 80, 0, 0
+    found = parquet.with_pyarrow(DAMAGE, worker.directory(0), str(draw_seed()), str(n))
+    for i, column, verdict in found:
+        rows, said = ask(worker, "--columns", column, table=f"d{i}")
+        sums, why = ask(worker, "--total", "--value", column, table=f"d{i}")
+        assert all("rows:" in s or s.count("\n") == 1 and "connection" not in s for s in (said, why)), (i, column, said, why)
+        refused += verdict == "crc"
+        if verdict == "crc":  # the error names no page if the damage is in the page's length
+            named += f"d{i}.parquet: column {column}: the page at byte" in said and "does not have its checksum" in why
+            assert not rows and not sums, (i, column, said, why)
+        elif verdict == "equal":  # DuckDB refuses more metadata than PyArrow
+            assert "checksum" not in said + why and ("rows:" not in said or len(rows) == 400 and sums[0][0] == "400"), (i, column, said, why)
+    assert [(v, len(ask(worker, table=f"d{i}")[0])) for i, _, v in found[:2]] == [("equal", 400)] * 2
+    assert refused > n / 4 and named > 0.9 * refused
 
 
 # -- parquet-testing ----------------------------------------------------------------

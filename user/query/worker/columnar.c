@@ -6,10 +6,21 @@
 
 #include "columnar.h"
 #include "lib/base/error.h"
+#include "pages.h"
 
 #define WAIT_MS 1 /* time to wait for a batch in one turn */
 
 /* -- the statement ------------------------------------------------------------------ */
+
+/* Compare the pages of the table's files with their checksums, once. This is a run() of struct scan_check. */
+static int check_pages(void *table)
+{
+	struct partition *t = table;
+	int err = t->pages_checked ? 0 : pages_check(&t->files, &t->schema, t->used);
+
+	t->pages_checked = !err;
+	return err;
+}
 
 /* Run the statement that reads the wanted columns. */
 static int begin(struct columnar *b, struct parquet_wanted want)
@@ -28,7 +39,8 @@ static int begin(struct columnar *b, struct parquet_wanted want)
 		b->type[i] = b->as_text			   ? &text :
 			     want.column[i] == PARQUET_ONE ? &fpisa_column_rows :
 							     &t->schema.column[want.column[i]];
-	return scan_begin(&b->scan, &t->parquet.engine, sql, t->file, (struct scan_columns){b->type, b->n, b->place});
+	return scan_begin(&b->scan, &t->parquet.engine, sql, t->file, (struct scan_columns){b->type, b->n, b->place},
+			  (struct scan_check){check_pages, t});
 }
 
 /* End the previous reading. */

@@ -173,11 +173,13 @@ static int check_columns(const struct partition *p, const bool used[FPISA_COLUMN
 
 int partition_begin(struct partition *p, const bool used[FPISA_COLUMNS_MOST])
 {
-	int err = p->kind == ROWS_PARQUET ?
-			  check_columns(p, used) :
-			  text_open(&p->text, p->files.file[0].fd, p->kind == ROWS_TBL ? TEXT_TBL : TEXT_CSV, p->file,
-				    &p->schema, used);
+	int err;
 
+	for (int i = 0; i < FPISA_COLUMNS_MOST; i++)
+		p->used[i] = !used || used[i];
+	err = p->kind == ROWS_PARQUET ? check_columns(p, used) :
+					text_open(&p->text, p->files.file[0].fd,
+						  p->kind == ROWS_TBL ? TEXT_TBL : TEXT_CSV, p->file, &p->schema, used);
 	return err ?: partition_rewind(p);
 }
 

@@ -20,7 +20,9 @@ struct partition {
 	struct schema schema;
 	struct text text;
 	struct parquet parquet; /* used instead of `text` if the file is Parquet */
-	bool ours;		/* the file is temporary, and only this process has it open */
+	bool used[FPISA_COLUMNS_MOST];
+	bool pages_checked; /* whether the checksums of the Parquet pages of these columns have been compared */
+	bool ours;	    /* the file is temporary, and only this process has it open */
 	struct identity of_schema;
 };
 

@@ -36,7 +36,7 @@ static bool stopped(struct scan *s)
 	return is;
 }
 
-static int check(const struct scan *s, struct ArrowArrayStream *rows)
+static int check_types(const struct scan *s, struct ArrowArrayStream *rows)
 {
 	struct ArrowSchema given = {0};
 	int err;
@@ -52,11 +52,11 @@ static int take_all(struct scan *s)
 {
 	struct ArrowArrayStream rows;
 	struct ArrowArray batch;
-	int more = 0, err = engine_run(s->engine, s->sql, &rows, s->table);
+	int more = 0, err = s->check.run(s->check.arg) ?: engine_run(s->engine, s->sql, &rows, s->table);
 
 	if (err)
 		return err;
-	err = check(s, &rows);
+	err = check_types(s, &rows);
 	while (!err && !stopped(s) && (more = engine_next(&rows, &batch, s->table)) > 0)
 		put(s, &batch);
 	rows.release(&rows);
@@ -80,14 +80,15 @@ static void *run(void *arg)
 
 /* -- the caller ------------------------------------------------------------------------ */
 
-int scan_begin(struct scan **out, struct engine *engine, char *sql, const char *table, struct scan_columns columns)
+int scan_begin(struct scan **out, struct engine *engine, char *sql, const char *table, struct scan_columns columns,
+	       struct scan_check check)
 {
 	struct scan *s = calloc(1, sizeof(*s));
 	pthread_condattr_t monotonic;
 	int err = s ? 0 : ENOMEM;
 
 	if (s) {
-		*s = (struct scan){.engine = engine, .sql = sql, .table = table, .columns = columns};
+		*s = (struct scan){.engine = engine, .sql = sql, .table = table, .columns = columns, .check = check};
 		pthread_mutex_init(&s->lock, NULL);
 		pthread_condattr_init(&monotonic);
 		pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

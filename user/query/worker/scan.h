@@ -27,11 +27,18 @@ struct scan_columns {
 	bool place;
 };
 
+/* What the thread checks before it runs the statement: returns 0, or -errno with the message set. */
+struct scan_check {
+	int (*run)(void *arg);
+	void *arg;
+};
+
 struct scan {
 	struct engine *engine;
 	const char *table;
 	char *sql;
 	struct scan_columns columns;
+	struct scan_check check;
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t moved;
@@ -45,10 +52,11 @@ struct scan {
 };
 
 /*
- * Begin to run the statement. The scan takes over `sql` and frees it with free(). Nothing else may use the engine until
+ * Begin to make the check, and then to run the statement. The scan takes over `sql` and frees it with free(). Nothing else may use the engine until
  * scan_end(). The result must have the given columns. Return 0, or -errno with the message set.
  */
-int scan_begin(struct scan **s, struct engine *engine, char *sql, const char *table, struct scan_columns columns);
+int scan_begin(struct scan **s, struct engine *engine, char *sql, const char *table, struct scan_columns columns,
+	       struct scan_check check);
 
 /* Wait up to `wait_ms` for the next batch. Return 1, 0 at the end, SCAN_LATER, or -errno with the message set. */
 int scan_next(struct scan *s, struct ArrowArray *batch, int wait_ms);

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The checksums of Parquet pages. A page header may have the CRC-32 of the page's bytes in the file. DuckDB does not
+ * compare it.
+ */
+#ifndef FPISA_QUERY_PAGES_H
+#define FPISA_QUERY_PAGES_H
+
+#include <stdbool.h>
+
+#include "files.h"
+#include "schema.h"
+
+/*
+ * Compare the pages of the columns in `used` with their checksums, in each of the files. Skip pages without a checksum,
+ * and files whose structure is not valid, which DuckDB refuses. Return 0, or -EINVAL with the message set, which names
+ * the file and the column.
+ */
+int pages_check(const struct files *files, const struct schema *schema, const bool used[FPISA_COLUMNS_MOST]);
+
+#endif
