@@ -363,7 +363,9 @@ def test_one_of_two_roots_killed(site):
 
 @pytest.mark.alone
 def test_killed_with_two_roots(site):
-    """The ranks name a dead rank, and a dead leaf of two roots, within a second."""
+    """The ranks name a dead rank, and a dead leaf of two roots, within a second. A leaf has a job for each root. If one of them is deleted there,
+    the group ends."""
+    leaf, pin = site.net.leaf_a, ("--pin", f"{PINS}/a")
     with two_roots(site):
         ranks = begin(site, "g")
         ranks[3].kill()
@@ -371,5 +373,11 @@ def test_killed_with_two_roots(site):
         for rank in ranks:
             rank.end()
         ranks = begin(site, "h")
+        _, second = [j["job"] for j in json.loads(leaf.run(FPISA, "job", "list", "--json", *pin))]
+        leaf.run(FPISA, "job", "del", second, *pin)
+        errors(ranks, -EHOSTDOWN, f"aggregator {site.net.subnet}17 is gone: the group was ended at the aggregator")
+        for rank in ranks:
+            rank.end()
+        ranks = begin(site, "i")
         site.agents[0].send_signal(signal.SIGKILL)
         assert errors(ranks, -EHOSTDOWN, f"aggregator {site.net.subnet}17 is gone: its process ended") < 1
