@@ -15,15 +15,14 @@
 #include <time.h>
 #include <cmocka.h>
 #include "manager/group.h"
+#include "peer.h"
 
 #define HOSTS 64
 #define RANKS FPISA_MAX_RANKS
-#define ROOT 0xfe /* host of the manager */
 #define TYPES 32
 
 struct told {
-	struct manager_caller caller;
-	bool connected, hung_up;
+	struct peer peer;
 	uint32_t n[TYPES]; /* messages of each type since the last look */
 	struct fpisa_manager_message last[TYPES];
 	struct fpisa_ranks named; /* ranks that PENDING or GONE have named */
@@ -40,18 +39,12 @@ static struct world {
 	uint64_t words;
 } w;
 
-static struct told *told(const struct manager_caller *c)
-{
-	return (struct told *)((const char *)c - offsetof(struct told, caller));
-}
-
 static void send_it(void *arg, struct manager_caller *to, const struct fpisa_manager_message *msg)
 {
-	struct told *t = told(to);
+	struct told *t = (struct told *)peer_of(to);
 
 	(void)arg;
-	assert_true(t->connected && !t->hung_up);
-	assert_int_equal(fpisa_manager_check(msg, FPISA_MANAGER_MANAGER), 0);
+	peer_hears(&t->peer, msg);
 	t->n[msg->type]++;
 	t->last[msg->type] = *msg;
 	w.sent++;
@@ -60,18 +53,6 @@ static void send_it(void *arg, struct manager_caller *to, const struct fpisa_man
 			t->left.word[msg->left.first / 64 + i] |= msg->left.ranks[i];
 	if (msg->type == FPISA_MANAGER_PENDING || msg->type == FPISA_MANAGER_GONE)
 		memcpy(&t->named.word[msg->members.first / 64], msg->members.ranks, sizeof(msg->members.ranks));
-}
-
-static void hang_up(void *arg, struct manager_caller *who)
-{
-	(void)arg;
-	told(who)->hung_up = true;
-}
-
-static void note_refused(void *arg, const struct manager_caller *who, enum fpisa_manager_reason reason, const char *text)
-{
-	(void)arg;
-	assert_true(told(who)->connected && reason && *text);
 }
 
 static void make_it(void *arg, const struct manager_make *m)
@@ -121,8 +102,8 @@ static __u64 random_it(void *arg)
 }
 
 static const struct manager_ops ops = {.send = send_it,
-				       .hang_up = hang_up,
-				       .refused = note_refused,
+				       .hang_up = peer_hang_up,
+				       .refused = peer_refused,
 				       .make = make_it,
 				       .remove = remove_it,
 				       .record = record_it,
@@ -141,18 +122,12 @@ static double seconds(void)
 
 static void connect_from(struct told *t, uint32_t host, const char *owner)
 {
-	memset(t, 0, sizeof(*t));
-	t->connected = true;
-	t->caller.address = fpisa_ipv4(htonl(0x0a000000 + host));
-	t->caller.local = fpisa_ipv4(htonl(0x0a000000 + ROOT));
-	strcpy(t->caller.owner, owner);
-	t->caller.place = -1;
+	peer_connect(&t->peer, sizeof(*t), host, owner);
 }
 
 static void say(struct told *t, const struct fpisa_manager_message *msg)
 {
-	assert_int_equal(fpisa_manager_check(msg, FPISA_MANAGER_RANK), 0);
-	manager_message(&w.m, &t->caller, msg);
+	peer_say(&w.m, &t->peer, msg);
 }
 
 static void start_manager(void)
@@ -241,7 +216,7 @@ static void bind_all(void)
 		const struct fpisa_manager_bind *b = &w.rank[r].last[FPISA_MANAGER_BIND].bind;
 
 		assert_int_equal(w.rank[r].n[FPISA_MANAGER_BIND], 1);
-		assert_int_equal(ntohl(b->address.w[3]), 0x0a000000 + host_of(r));
+		assert_int_equal(ntohl(b->address.w[3]), PEER_NET + host_of(r));
 		msg.bind.index = b->index;
 		msg.bind.port = b->port;
 		say(&w.rank[r], &msg);
@@ -333,8 +308,8 @@ static void waiting_ranks(void **state)
 	for (uint32_t r = 0; r < RANKS; r += 3)
 		assert_true(fpisa_ranks_same(&w.rank[r].named, &right));
 	w.sent = 0;
-	w.rank[3].connected = false;
-	manager_lost(&w.m, &w.rank[3].caller, FPISA_MANAGER_CLOSED);
+	w.rank[3].peer.connected = false;
+	manager_lost(&w.m, &w.rank[3].peer.caller, FPISA_MANAGER_CLOSED);
 	fpisa_ranks_remove(&right, 3);
 	manager_tick(&w.m);
 	assert_int_equal(w.sent, 0);
@@ -367,8 +342,8 @@ static void deaths(void **state)
 	begin();
 	gather();
 	forget_named();
-	w.rank[RANKS - 1].connected = false;
-	manager_lost(&w.m, &w.rank[RANKS - 1].caller, FPISA_MANAGER_CLOSED);
+	w.rank[RANKS - 1].peer.connected = false;
+	manager_lost(&w.m, &w.rank[RANKS - 1].peer.caller, FPISA_MANAGER_CLOSED);
 	check_gone(RANKS - 1, &right, FPISA_MANAGER_CLOSED);
 	assert_true(fpisa_ranks_same(&w.record.gone, &right));
 	forget_named();
@@ -394,7 +369,7 @@ static void ends(void **state)
 
 		msg.leave.calls = 1 + r % 2;
 		say(&w.rank[r], &msg);
-		assert_true(w.rank[r].hung_up);
+		assert_true(w.rank[r].peer.hung_up);
 	}
 	manager_tick(&w.m);
 	assert_int_equal(w.sent, 100 * 2 * 4);
@@ -403,7 +378,7 @@ static void ends(void **state)
 		assert_true(fpisa_ranks_same(&w.rank[r].left, &right));
 	w.sent = 0;
 	for (uint32_t r = leavers; r < RANKS; r++)
-		manager_lost(&w.m, &w.rank[r].caller, FPISA_MANAGER_CLOSED);
+		manager_lost(&w.m, &w.rank[r].peer.caller, FPISA_MANAGER_CLOSED);
 	assert_int_equal(w.sent, 99 + HOSTS); /* GONE, and then DROP */
 	assert_int_equal(w.record.id, 0);
 }
@@ -481,7 +456,7 @@ static void refused_groups(void **state)
 			       "rank 64 at 10.0.0.1 has no aggregator in its rack, or on its host, with fewer than 64");
 	assert_int_equal(w.rank[0].n[FPISA_MANAGER_JOINED], 0);
 	for (uint32_t r = 0; r < 65; r++)
-		manager_lost(&w.m, &w.rank[r].caller, FPISA_MANAGER_CLOSED);
+		manager_lost(&w.m, &w.rank[r].peer.caller, FPISA_MANAGER_CLOSED);
 	assert_int_equal(w.m.group[0].record.id, 0);
 	begin();
 	for (uint32_t r = 0; r < 66; r++)
@@ -501,8 +476,8 @@ static void gather_and_lose(struct told *t, const char *name, uint32_t size)
 	for (uint32_t r = 0; r < size; r++)
 		join_by(&t[r], name, r, size, host_of(r));
 	assert_int_equal(t[0].n[FPISA_MANAGER_JOINED], 1);
-	t[0].connected = false;
-	manager_lost(&w.m, &t[0].caller, FPISA_MANAGER_CLOSED);
+	t[0].peer.connected = false;
+	manager_lost(&w.m, &t[0].peer.caller, FPISA_MANAGER_CLOSED);
 }
 
 /* Large groups share the places of 4,096 ranks, and do not take those of small groups. */
@@ -528,7 +503,7 @@ static void places(void **state)
 	assert_non_null(strstr(few[0].last[FPISA_MANAGER_REFUSED].refusal.text,
 			       "4159 ranks of large groups are still connected"));
 	for (uint32_t r = 1; r < 65; r++)
-		manager_lost(&w.m, &few[r].caller, FPISA_MANAGER_CLOSED);
+		manager_lost(&w.m, &few[r].peer.caller, FPISA_MANAGER_CLOSED);
 	join_by(&few[0], "many", 0, RANKS, 1);
 	assert_true(few[0].n[FPISA_MANAGER_PENDING]);
 }

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 #include "manager/group.h"
 #include "manager/remote.h"
+#include "peer.h"
 #include "vectors.h"
 
 #define CALLERS 64
@@ -23,8 +24,7 @@
 
 /* Messages that a rank has received */
 struct told {
-	struct manager_caller caller;
-	int connected, hung_up;
+	struct peer peer;
 	int n;
 	struct fpisa_manager_message inbox[INBOX]; /* the latest messages */
 };
@@ -49,32 +49,13 @@ struct world {
 	uint16_t elements; /* default number of elements in a job's frames; 0: 32 */
 };
 
-static struct told *told(struct manager_caller *c)
-{
-	return (struct told *)((char *)c - offsetof(struct told, caller));
-}
-
 static void send_it(void *arg, struct manager_caller *to, const struct fpisa_manager_message *msg)
 {
-	struct told *t = told(to);
+	struct told *t = (struct told *)peer_of(to);
 
 	(void)arg;
-	assert_true(t->connected && !t->hung_up);
-	assert_int_equal(fpisa_manager_check(msg, FPISA_MANAGER_MANAGER), 0);
+	peer_hears(&t->peer, msg);
 	t->inbox[t->n++ % INBOX] = *msg;
-}
-
-static void hang_up(void *arg, struct manager_caller *who)
-{
-	(void)arg;
-	assert_int_equal(who->place, -1);
-	told(who)->hung_up = 1;
-}
-
-static void note_refused(void *arg, const struct manager_caller *who, enum fpisa_manager_reason reason, const char *text)
-{
-	(void)arg;
-	assert_true(told((struct manager_caller *)who)->connected && reason && *text);
 }
 
 static void make_it(void *arg, const struct manager_make *m)
@@ -123,8 +104,8 @@ static __u32 rate_it(void *arg, const struct group_record *r)
 }
 
 static const struct manager_ops ops = {.send = send_it,
-				       .hang_up = hang_up,
-				       .refused = note_refused,
+				       .hang_up = peer_hang_up,
+				       .refused = peer_refused,
 				       .make = make_it,
 				       .remove = remove_it,
 				       .record = record_it,
@@ -169,7 +150,7 @@ static void restart(struct world *w)
 {
 	start_manager(w);
 	for (int i = 0; i < CALLERS; i++)
-		w->of[i].connected = 0;
+		w->of[i].peer.connected = 0;
 	/* The datapath has completed every request, and every job that is left is recorded as made. */
 	w->making = 0;
 	for (int i = 0; i < GROUPS; i++) {
@@ -184,19 +165,13 @@ static struct told *call(struct world *w, int i, uint32_t host, const char *owne
 {
 	struct told *t = &w->of[i];
 
-	memset(t, 0, sizeof(*t));
-	t->connected = 1;
-	t->caller.address = fpisa_ipv4(htonl(0x0a000000 + host));
-	t->caller.local = fpisa_ipv4(htonl(0x0a0000fe));
-	strcpy(t->caller.owner, owner);
-	t->caller.place = -1;
+	peer_connect(&t->peer, sizeof(*t), host, owner);
 	return t;
 }
 
 static void say(struct world *w, struct told *t, const struct fpisa_manager_message *msg)
 {
-	assert_int_equal(fpisa_manager_check(msg, FPISA_MANAGER_RANK), 0);
-	manager_message(&w->m, &t->caller, msg);
+	peer_say(&w->m, &t->peer, msg);
 }
 
 static void join(struct world *w, struct told *t, const char *name, uint32_t rank, uint32_t size)
@@ -278,8 +253,8 @@ static void leave(struct world *w, struct told *t, uint64_t calls)
 
 static void lose(struct world *w, struct told *t)
 {
-	t->connected = 0;
-	manager_lost(&w->m, &t->caller, FPISA_MANAGER_CLOSED);
+	t->peer.connected = 0;
+	manager_lost(&w->m, &t->peer.caller, FPISA_MANAGER_CLOSED);
 }
 
 static const struct fpisa_manager_message *last(const struct told *t)
@@ -405,7 +380,7 @@ static void a_group_lives_and_ends(void **state)
 	assert_int_equal(last(&w->of[0])->job.spec.window, 16);
 	assert_int_equal(jobs_of(w), 2);
 	leave(w, &w->of[1], 5);
-	assert_true(w->of[1].hung_up);
+	assert_true(w->of[1].peer.hung_up);
 	assert_last(&w->of[0], FPISA_MANAGER_LEFT);
 	assert_int_equal(last(&w->of[0])->left.ranks[0], 2);
 	assert_int_equal(last(&w->of[0])->leave.calls, 5);
@@ -473,7 +448,7 @@ static void a_message_out_of_its_turn(void **state)
 	(void)state;
 	ask(w, call(w, 0, 1, "key"), 0, 1, 0);
 	assert_refused(&w->of[0], FPISA_MANAGER_R_order, "must come first");
-	assert_true(w->of[0].hung_up);
+	assert_true(w->of[0].peer.hung_up);
 	leave(w, call(w, 1, 1, "key"), 0);
 	assert_refused(&w->of[1], FPISA_MANAGER_R_order, "must come first");
 	gather(w, 2, 2, "train", "key");
@@ -517,7 +492,7 @@ static void later(struct world *w, uint64_t ms)
 
 	w->m.now_ms += ms;
 	for (int i = AGG; i < CALLERS; i++)
-		if (w->of[i].connected && w->of[i].caller.aggregator)
+		if (w->of[i].peer.connected && w->of[i].peer.caller.aggregator)
 			say(w, &w->of[i], &ping);
 	manager_tick(&w->m);
 }
@@ -685,7 +660,7 @@ static void homes_of_ranks(void **state)
 	for (uint32_t r = 0; r < 2; r++) {
 		struct told *t = call(w, (int)r, 1 + r, "key");
 
-		t->caller.here = r == 0;
+		t->peer.caller.here = r == 0;
 		join(w, t, "train", r, 2);
 	}
 	check_homes(w, 2, (const uint8_t[]){1, 2});
@@ -705,7 +680,7 @@ static void weights_follow_rates_and_hosts(void **state)
 	for (uint32_t r = 0; r < 16; r++) {
 		struct told *t = call(w, (int)r, 1 + r, "key");
 
-		t->caller.rate = 0;
+		t->peer.caller.rate = 0;
 		join(w, t, "train", r, 16);
 	}
 	m = &w->of[0].inbox[(w->of[0].n - 2) % INBOX];
@@ -804,8 +779,8 @@ static void gather_both(struct world *w, const char *name, uint32_t size, uint64
 		struct told *t = call(w, (int)r, 1 + r, "key");
 
 		if (six >> r & 1) {
-			t->caller.address = ipv6((uint8_t)(1 + r));
-			t->caller.local = ipv6(0xfe);
+			t->peer.caller.address = ipv6((uint8_t)(1 + r));
+			t->peer.caller.local = ipv6(0xfe);
 		}
 		join(w, t, name, r, size);
 	}
@@ -1067,7 +1042,7 @@ static void a_tree_with_the_manager_as_a_leaf(void **state)
 	for (uint32_t r = 0; r < 4; r++) {
 		struct told *t = call(w, (int)r, r % 2 ? 1 : 0xfe, "key");
 
-		t->caller.here = !(r % 2);
+		t->peer.caller.here = !(r % 2);
 		join(w, t, "train", r, 4);
 	}
 	for (uint32_t index = 0; index < 2; index++) {
@@ -1104,7 +1079,7 @@ static struct world *world_without_a_spare_host(uint32_t rate)
 	for (uint32_t r = 0; r < 4; r++) {
 		struct told *t = call(w, (int)r, r % 2 ? 1 : 0xfe, "key");
 
-		t->caller.here = !(r % 2);
+		t->peer.caller.here = !(r % 2);
 		join(w, t, "train", r, 4);
 	}
 	for (int r = 0; r < 4; r++)
@@ -1332,7 +1307,7 @@ static void a_leaf_of_two_roots_here(void **state)
 	for (uint32_t r = 0; r < 4; r++) {
 		struct told *t = call(w, (int)r, r % 2 ? 1 : 0xfe, "key");
 
-		t->caller.here = !(r % 2);
+		t->peer.caller.here = !(r % 2);
 		join(w, t, "train", r, 4);
 	}
 	for (int r = 0; r < 4; r++)
@@ -1511,19 +1486,19 @@ static void who_may_not_register(void **state)
 		say(w, t, &msg);
 		assert_refused(t, FPISA_MANAGER_R_aggregator, "ranks of other hosts cannot reach this address");
 	}
-	assert_false(w->of[AGG].hung_up);
+	assert_false(w->of[AGG].peer.hung_up);
 	/*
 	 * The same host registers again, while its first connection lives, and after this connection was silent for a
 	 * while.
 	 */
 	assert_refused(register_at(w, AGG + 2, 200, "aggs", 10000, FPISA_VERSION), FPISA_MANAGER_R_busy,
 		       "10.0.0.200: another fpisa serve of this host has registered the same address");
-	assert_false(w->of[AGG].hung_up);
+	assert_false(w->of[AGG].peer.hung_up);
 	for (int i = 0; i < 3; i++) {
 		w->m.now_ms += 250;
 		manager_tick(&w->m);
 	}
-	assert_true(w->of[AGG].hung_up);
+	assert_true(w->of[AGG].peer.hung_up);
 	assert_last(register_at(w, AGG + 2, 200, "aggs", 10000, FPISA_VERSION), FPISA_MANAGER_REGISTERED);
 	register_at(w, 1, 5, "key", 0, FPISA_VERSION);
 	leave(w, &w->of[AGG + 2], 0);
@@ -1540,7 +1515,7 @@ static void a_link_local_address(void **state)
 
 	(void)state;
 	msg.reg = (struct fpisa_manager_register){.version = FPISA_VERSION, .port = 18000, .slots = 1024};
-	t->caller.address = link_local;
+	t->peer.caller.address = link_local;
 	say(w, t, &msg);
 	assert_refused(t, FPISA_MANAGER_R_busy, "this host's address fe80::9 is link-local; wait until");
 	t = call(w, AGG, 200, "aggs");
@@ -1548,7 +1523,7 @@ static void a_link_local_address(void **state)
 	say(w, t, &msg);
 	assert_refused(t, FPISA_MANAGER_R_aggregator, "ranks of other hosts cannot reach this address");
 	t = call(w, 0, 1, "key");
-	t->caller.address = link_local;
+	t->peer.caller.address = link_local;
 	join(w, t, "train", 0, 1);
 	assert_refused(t, FPISA_MANAGER_R_busy, "this host's address fe80::9 is link-local; wait until");
 	assert_int_equal(w->record[0].id, 0);
@@ -2148,7 +2123,7 @@ static void groups_that_do_not_end(void **state)
 	w->policy.quota.groups = 2;
 	for (int i = 0; i + 2 <= CALLERS - 2; i += 2) {
 		join(w, call(w, i, 1, "key"), "train", 0, 2);
-		if (w->of[i].hung_up) {
+		if (w->of[i].peer.hung_up) {
 			assert_refused(&w->of[i], FPISA_MANAGER_R_quota, "4 groups that still have live ranks");
 			continue;
 		}
@@ -2176,7 +2151,7 @@ static void a_second_connection(void **state)
 	joined = *last(&w->of[0]);
 	come_back(w, &w->of[5], 1, &joined, 0, 2, "train");
 	assert_last(&w->of[5], FPISA_MANAGER_JOINED);
-	assert_true(w->of[0].hung_up);
+	assert_true(w->of[0].peer.hung_up);
 	lose(w, &w->of[0]);
 	assert_last(&w->of[1], FPISA_MANAGER_JOINED);
 	leave(w, &w->of[1], 3);
@@ -2330,7 +2305,7 @@ static void killed_by_the_administrator(void **state)
 	for (int r = 0; r < 2; r++) {
 		assert_last(&w->of[r], FPISA_MANAGER_GONE);
 		assert_int_equal(last(&w->of[r])->members.ranks[0], 3);
-		assert_true(w->of[r].hung_up);
+		assert_true(w->of[r].peer.hung_up);
 	}
 	assert_int_equal(jobs_of(w), 0);
 	assert_int_equal(records_of(w), 0);
@@ -2412,7 +2387,7 @@ static void check(struct world *w)
 		for (uint32_t r = 0; g->record.id && r < g->record.size; r++) {
 			assert_int_equal(g->state[r] == RANK_HERE, g->caller[r] != NULL);
 			if (g->caller[r]) {
-				assert_true(told(g->caller[r])->connected && !told(g->caller[r])->hung_up);
+				assert_true(peer_of(g->caller[r])->connected && !peer_of(g->caller[r])->hung_up);
 				assert_true(g->caller[r]->place == i && g->caller[r]->rank == r);
 			}
 		}
@@ -2436,7 +2411,7 @@ static void check(struct world *w)
 			assert_true(tokens[i] != tokens[k]);
 	/* A caller whose connection the manager has closed is not in a group. */
 	for (int i = 0; i < CALLERS; i++)
-		assert_true(!w->of[i].hung_up || w->of[i].caller.place < 0);
+		assert_true(!w->of[i].peer.hung_up || w->of[i].peer.caller.place < 0);
 }
 
 static void random_event(struct world *w, struct vectors_rng *rng)
@@ -2446,11 +2421,11 @@ static void random_event(struct world *w, struct vectors_rng *rng)
 	struct told *t = &w->of[i];
 	uint32_t index = vectors_below(rng, 3);
 
-	if (t->hung_up && t->connected) {
+	if (t->peer.hung_up && t->peer.connected) {
 		lose(w, t);
 		return;
 	}
-	if (!t->connected) {
+	if (!t->peer.connected) {
 		call(w, i, 1 + vectors_below(rng, 3), vectors_below(rng, 4) ? "key" : "other");
 		join(w, t, names[vectors_below(rng, 3)], vectors_below(rng, 3), 3);
 		return;
@@ -2460,14 +2435,14 @@ static void random_event(struct world *w, struct vectors_rng *rng)
 		lose(w, t);
 		return;
 	case 1:
-		if (t->caller.place >= 0)
+		if (t->peer.caller.place >= 0)
 			leave(w, t, vectors_below(rng, 5));
 		return;
 	case 2:
 	case 3:
 	case 4:
 	case 5:
-		if (t->caller.place >= 0 && w->m.group[t->caller.place].whole)
+		if (t->peer.caller.place >= 0 && w->m.group[t->peer.caller.place].whole)
 			ask(w, t, index, (uint8_t)(vectors_below(rng, 20) ? 1 : 2), 0);
 		return;
 	case 6:
@@ -2475,7 +2450,7 @@ static void random_event(struct world *w, struct vectors_rng *rng)
 			datapath_turn(w);
 		return;
 	case 12:
-		if (t->caller.place < 0 || !w->m.group[t->caller.place].whole || vectors_below(rng, 4))
+		if (t->peer.caller.place < 0 || !w->m.group[t->peer.caller.place].whole || vectors_below(rng, 4))
 			return;
 		if (vectors_below(rng, 2))
 			cannot(w, t, index, "no descriptor");
@@ -2493,7 +2468,7 @@ static void random_event(struct world *w, struct vectors_rng *rng)
 		return;
 	default:
 		/* The caller answers the last message if the message requires an answer. */
-		if (t->n && last(t)->type == FPISA_MANAGER_BIND && t->caller.place >= 0)
+		if (t->n && last(t)->type == FPISA_MANAGER_BIND && t->peer.caller.place >= 0)
 			bound(w, t, last(t)->bind.index, last(t)->bind.port, !vectors_below(rng, 6));
 	}
 }
@@ -2539,7 +2514,7 @@ static void random_orders(void **state)
 		}
 		/* In the end no caller is connected, and no group or job is left. */
 		for (int i = 0; i < CALLERS; i++)
-			if (w->of[i].connected)
+			if (w->of[i].peer.connected)
 				lose(w, &w->of[i]);
 		w->m.now_ms += FPISA_MANAGER_RETURN_MS;
 		manager_tick(&w->m);
