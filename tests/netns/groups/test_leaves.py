@@ -123,6 +123,18 @@ def served(net, folder, *sections):
         net.close()
 
 
+@contextlib.contextmanager
+def two_roots(site):
+    """Make the other host without ranks an aggregator, and ask for trees with two roots. Yield the agent."""
+    net = site.net
+    net.other.run(FPISA, "load", "eth0", "--pin", f"{PINS}/other")
+    site.ask_for_two_roots()
+    try:
+        yield site.agent(net.other, "other")
+    finally:
+        net.other.run(FPISA, "unload", "--pin", f"{PINS}/other")
+
+
 @pytest.fixture
 def site(bpffs, tmp_path, family):
     with pins(PINS), served(Site(ipv6=family == "ipv6"), str(tmp_path)) as leaves:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Groups of more than 64 ranks: sums over real XDP by 96 ranks on three hosts, and the time in which 4,096 ranks join a manager. The 96
 ranks are threads of a process on each host."""
+import contextlib
 import fractions
 import hashlib
 import json
@@ -21,7 +22,7 @@ from bits import check_call
 from groups import Groups
 from lab import ADDRESS, BUILD, LIBRARY, PORT, TOP, draw_seed, end, once_within, wait_until
 from rationals import EXACT
-from test_leaves import PINS, Site, all_counters, nearest, served, shares_of
+from test_leaves import PINS, Site, all_counters, nearest, served, shares_of, two_roots
 
 SOURCE = os.path.join(os.path.dirname(__file__), "join_ranks.c")
 HOSTS, EACH = 3, 32
@@ -126,17 +127,23 @@ def right_answers(seed):
     return [[digest.hexdigest(), str(RANKS), part.hex()] for part in parts]
 
 
-@pytest.mark.families()
-def test_sums_and_a_death(site):
+@pytest.mark.families(spread=True)
+@pytest.mark.parametrize("roots", [1, 2])
+def test_sums_and_a_death(site, roots):
     """96 ranks get the exact sums, and their parts of a reduce-scatter. Each host sends one contribution for each chunk. When a host's ranks
     die, the others name one of them."""
+    with two_roots(site) if roots == 2 else contextlib.nullcontext():
+        check_sums_and_a_death(site, roots)
+
+
+def check_sums_and_a_death(site, roots):
     seed = draw_seed()
     hosts = start(site, seed)
     try:
         right = right_answers(seed)
         for i, process in enumerate(hosts):
             assert lines(process) == {r: right[r] for r in range(i, RANKS, HOSTS)}
-        assert [s["ranks"] for s in shares_of(site, "many")] == [[], *(list(range(i, RANKS, HOSTS)) for i in range(HOSTS))]
+        assert [s["ranks"] for s in shares_of(site, "many")] == [[]] * roots + [list(range(i, RANKS, HOSTS)) for i in range(HOSTS)]
         assert all(all_counters(site, i, "v_up") >= COUNT // CHUNK for i in range(HOSTS))
         group, = site.net.json("group", "show", "many")
         assert group["here"] == list(range(RANKS)) and len(group["members"]) == RANKS

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Groups over two racks over real XDP. Each rack has a switch with an uplink, two hosts with two ranks each, and one aggregator: in rack A on
 a host of its own, in rack B on a host with ranks. The root is outside of the racks."""
-import contextlib
 import errno
 import fractions
 import json
@@ -13,7 +12,7 @@ import pytest
 
 from aggregators import Switched, pins
 from lab import FPISA, draw_seed, end, once_within, wait_until
-from test_leaves import EHOSTDOWN, FRAME, MODE_EXACT, PINS, all_counters, errors, forever, nearest, random_values, served, shares_of
+from test_leaves import EHOSTDOWN, FRAME, MODE_EXACT, PINS, all_counters, errors, forever, nearest, random_values, served, shares_of, two_roots
 
 HOSTS, RANKS = 4, 8
 OTHER = "2001:db8:98::"  # stands for 10.98.0. in addresses that hosts also have
@@ -107,18 +106,6 @@ def start(site, name, steps_of, ranks=range(RANKS), addresses=(None,), **options
         answer = rank.line()
         assert answer["rc"] == 0, answer
     return running
-
-
-@contextlib.contextmanager
-def two_roots(site):
-    """Make the second host outside of the racks an aggregator, and ask for trees with two roots. Yield the agent."""
-    net = site.net
-    net.other.run(FPISA, "load", "eth0", "--pin", f"{PINS}/other")
-    site.ask_for_two_roots()
-    try:
-        yield site.agent(net.other, "other")
-    finally:
-        net.other.run(FPISA, "unload", "--pin", f"{PINS}/other")
 
 
 def check_bits(site, chunks):
