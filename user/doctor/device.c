@@ -208,10 +208,14 @@ static void check_stack(struct doctor *d, const struct device *v)
 		"a datapath is on this interface and on %s above: with both, workers cannot join", above.name);
 }
 
-/* Check GRO. A veth accepts redirected frames only if its peer polls: with GRO on, or an XDP program of its own. */
+/*
+ * Check GRO. A veth accepts redirected frames only if its peer polls: with GRO on, or an XDP program of its own. Without a
+ * datapath on the device, nothing is lost yet.
+ */
 static void check_gro(struct doctor *d, const struct device *v)
 {
 	int takes = veth_takes(&v->link, &v->peer, v->know_features && v->native ? &v->features : NULL);
+	enum level level = v->ours ? LEVEL_FAULT : LEVEL_WARN;
 	char fix[512];
 
 	if (strcmp(v->link.kind, "veth") || (v->ours && v->xdp.mode == DATAPATH_SKB))
@@ -223,10 +227,10 @@ static void check_gro(struct doctor *d, const struct device *v)
 		finding(d, LEVEL_OK, v->name, "gro", NULL, "the peer takes redirected frames");
 	} else if (v->peer.seen) {
 		snprintf(fix, sizeof(fix), "%sethtool -K %s gro on", v->peer.enter, v->peer.link.name);
-		finding(d, LEVEL_FAULT, v->name, "gro", fix,
+		finding(d, level, v->name, "gro", fix,
 			"GRO is off on the peer %s: in native mode, results redirected to it vanish", v->peer.link.name);
 	} else {
-		finding(d, LEVEL_FAULT, v->name, "gro", NULL,
+		finding(d, level, v->name, "gro", NULL,
 			"GRO is off on the peer, whose namespace cannot be seen from here: in native mode, results vanish; "
 			"there, run ethtool -K DEV gro on for interface %u",
 			v->link.lower);

@@ -107,11 +107,11 @@ static int resolve_local(struct job_spec *s, __u32 job, __u32 rank)
 	const struct fpisa_rank *at = &s->job.rank[rank];
 	char a[ADDRESS_LEN], b[ENDPOINT_LEN];
 
-	if (s->dev[rank] && !strcmp(s->dev[rank], "lo"))
-		return 0;
 	address_text(at->addr, a);
 	if (fpisa_is_query(&s->job))
 		return datapath_refuse_own_member(job, a);
+	if (s->dev[rank] && !strcmp(s->dev[rank], "lo"))
+		return 0;
 	if ((at->port == htons(FPISA_PORT) && !(s->job.flags & FPISA_JOB_LEAVES)) || s->dev[rank])
 		return refuse(
 			-EINVAL,

@@ -199,7 +199,7 @@ def test_verbs(lab):
                                          net.addresses[address != net.address], "--address", address, "--kind", "topn", "--limit", 1)
         assert status == 1 and says in err, err
     own = endpoint(net.address, 18001)
-    for master in ((net.address,), (own,), (own, "--address", net.address), (own + "@lo", "--address", net.address)):
+    for master in ((net.address,), (own,), (own, "--address", net.address), (own + "@lo", "--address", net.address), (own + "@lo",)):
         status, _, err = net.agg.try_run(FPISA, "query", "add", 6, "--workers", net.addresses[0], "--kind", "topn", "--limit", 1,
                                          "--master", *master)
         assert status == 1 and f"query 6: {net.address} is an address of this machine, but the workers and the master are on " \
