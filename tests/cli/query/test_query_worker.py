@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+import foreign
 from foreign import Workers
 from lab import FPISA, SLOW, children, once_within, wait_until
 
@@ -43,6 +44,17 @@ def ask(w):
     """Check that the worker answers."""
     p = subprocess.run(argv(w), capture_output=True, text=True)
     assert (p.returncode, p.stdout) == (0, "k,v\n1,1.0\n2,2.0\n"), p.stderr
+
+
+def test_one_port_on_one_host(worker):
+    """A master refuses a worker on its own host that is to open the master's UDP port, before the worker waits for this port."""
+    w, ports = worker(), foreign.free_ports(2)
+    for local, there in ((ports[0], ports[0]), (ports[0], ports[1])):
+        p = subprocess.run([*argv(w)[:-4], "--by", "k", "--value", "v", "--prune", "network", "--aggregator", "127.0.0.1", "--query", "5",
+                            "--timeout", "1", "--local-port", str(local), "--worker-port", str(there)], capture_output=True, text=True)
+        assert p.returncode == 1 and p.stderr.count("\n") == 1, p.stderr
+        said = f"is on the master's host, so it needs another UDP port than the master's {local}; give --local-port"
+        assert (said in p.stderr) == (local == there), p.stderr
 
 
 def connect(w, source="127.0.0.1"):

@@ -122,6 +122,25 @@ int fpisa_query_call(struct fpisa_query *q, struct fpisa_query_worker *w)
 	return epoll_ctl(q->poll, EPOLL_CTL_ADD, w->fd, &e) ? fpisa_fail(-errno, "%s", fpisa_why(-errno)) : 0;
 }
 
+/* Refuse a worker on this host that is to open this master's UDP port. `to` is the worker's end of the connection. */
+static int check_port(const struct fpisa_query *q, const struct fpisa_query_worker *w, const union fpisa_sockaddr *to)
+{
+	const struct fpisa_query_options *o = &q->options;
+	struct fpisa_address here, there = fpisa_address_from(to);
+	union fpisa_sockaddr own;
+	socklen_t n = sizeof(own);
+
+	if (!q->member.t || o->worker_port != o->local_port || getsockname(w->fd, &own.any, &n))
+		return 0;
+	here = fpisa_address_from(&own);
+	if (!fpisa_same_address(&here, &there))
+		return 0;
+	return fpisa_fail(-EADDRINUSE,
+			  "worker %s is on the master's host, so it needs another UDP port than the master's %u; give "
+			  "--local-port, and the same port in fpisa query add --master",
+			  w->name, o->local_port);
+}
+
 /* Check whether the connection is established. If it is, give the socket to the channel. */
 static int connected(struct fpisa_query *q, struct fpisa_query_worker *w)
 {
@@ -135,6 +154,9 @@ static int connected(struct fpisa_query *q, struct fpisa_query_worker *w)
 				  strerror(error ? error : errno));
 	if (getpeername(fd, &to.any, &m))
 		return 0;
+	rc = check_port(q, w, &to);
+	if (rc)
+		return rc;
 	w->fd = -1;
 	rc = fpisa_control_call(&w->control, fd, &q->psk);
 	return rc ? of_worker(w, rc) : send_open(q, w);
