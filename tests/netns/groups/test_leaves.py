@@ -462,15 +462,22 @@ def test_mpi(site, tmp_path):
     assert sum(site.net.counters(job, PIN).get("v_result", 0) for job in range(4)) == ups[0]
 
 
+def run_torch(site, folder, each):
+    """Train by torchrun with `each` processes on each host of ranks. Return what each torchrun printed."""
+    env = {**os.environ, "PYTHONPATH": TORCH, "FPISA_LIBRARY": LIBRARY, "FPISA_MANAGER": site.net.address, "FPISA_KEY": site.key,
+           "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+    hosts = site.net.worker
+    return outputs([host.spawn(sys.executable, "-B", "-m", "torch.distributed.run", f"--log_dir={folder}/{i}", "-r", "1", "-t", "1",
+                               f"--nnodes={len(hosts)}", f"--nproc_per_node={each}", f"--node_rank={i}",
+                               f"--master_addr={site.net.addresses[0]}", DDP, "--steps", 2, "--mode", "exact", env=env)
+                    for i, host in enumerate(hosts)])
+
+
 @needs_torch
 @pytest.mark.families("ipv4", why="test_frontends.py runs PyTorch over both")
 def test_torch(site, tmp_path):
     """torchrun with four processes on each of two hosts trains an unchanged program. All processes have the same weights."""
-    env = {**os.environ, "PYTHONPATH": TORCH, "FPISA_LIBRARY": LIBRARY, "FPISA_MANAGER": site.net.address, "FPISA_KEY": site.key,
-           "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
-    outs = outputs([host.spawn(sys.executable, "-B", "-m", "torch.distributed.run", f"--log_dir={tmp_path}/{i}", "-r", "1", "-t", "1",
-                               f"--nnodes={HOSTS}", f"--nproc_per_node={EACH}", f"--node_rank={i}", f"--master_addr={site.net.addresses[0]}",
-                               DDP, "--steps", 2, "--mode", "exact", env=env) for i, host in enumerate(site.net.worker)])
+    outs = run_torch(site, tmp_path, EACH)
     weights = re.findall(r"rank \d: loss \S+ -> \S+, weights (\w+)", "".join(outs))
     assert len(weights) == RANKS and len(set(weights)) == 1, outs
     ups = [all_counters(site, i, "v_up") for i in range(HOSTS)]

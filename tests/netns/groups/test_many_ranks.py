@@ -22,7 +22,7 @@ from bits import check_call
 from groups import Groups
 from lab import ADDRESS, BUILD, LIBRARY, PORT, TOP, draw_seed, end, once_within, wait_until
 from rationals import EXACT
-from test_leaves import PINS, Site, all_counters, nearest, served, shares_of, two_roots
+from test_leaves import PINS, Site, all_counters, nearest, needs_torch, run_torch, served, shares_of, two_roots
 
 SOURCE = os.path.join(os.path.dirname(__file__), "join_ranks.c")
 HOSTS, EACH = 3, 32
@@ -208,6 +208,21 @@ def test_mpi(bpffs, tmp_path):
         said = json.loads(out)
         assert said["right"] == said["of"] == 40, said
         assert len(set(more)) == 1 and more[0] > ups[0] + 100, more
+
+
+@needs_torch
+@pytest.mark.long
+@pytest.mark.families("ipv4", why="test_frontends.py runs PyTorch over both")
+def test_torch(bpffs, tmp_path):
+    """torchrun with 8 processes on each of 9 hosts trains an unchanged program. All 72 processes have the same weights, and each host sends
+    one contribution for each chunk."""
+    hosts, each = 9, 8
+    with pins(PINS), served(Site(hosts=hosts), str(tmp_path)) as site:
+        outs = run_torch(site, tmp_path, each)
+        weights = re.findall(r"rank \d+: loss \S+ -> \S+, weights (\w+)", "".join(outs))
+        assert len(weights) == hosts * each and len(set(weights)) == 1, outs
+        ups = [all_counters(site, i, "v_up") for i in range(hosts)]
+        assert len(set(ups)) == 1 and ups[0] > 100, ups
 
 
 MANY, MANY_HOSTS, FIRST = 4096, 64, 100
