@@ -378,8 +378,8 @@ struct fpisa_group_options {
 	 */
 	uint32_t window;
 	/*
-	 * elements of a frame: a multiple of 32 up to 832, or up to 416 for FPISA_FLOAT64; 0: the default, or fewer if
-	 * a path from an aggregator to a rank requires this
+	 * elements of a frame: a multiple of 32 up to 832, or up to 416 for FPISA_FLOAT64 (128 in mode
+	 * exact); 0: the default, or fewer if a path from an aggregator to a rank requires this
 	 */
 	uint16_t elements;
 	uint8_t mode;	   /* enum fpisa_job_mode; 0: the default of `fpisa job add` */

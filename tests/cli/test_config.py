@@ -37,7 +37,7 @@ WRONG = [
     ("[job 7]", "job 7 is given twice, first in line 15"),
     ("[job 64]", "job: '64' is not a number from 0 to 63"),
     ("[job 8]", "job 8: workers is missing"),
-    ("[job 9]", "job 9: 160 elements per frame are not supported; give a multiple of 32 up to 128"),
+    ("[job 9]", "job 9: 160 elements per frame are not supported in this format and mode; give a multiple of 32 up to 128"),
     ("format = fp64", None),
     ("mode = exact", None),
     ("elements = 160", None),

@@ -115,6 +115,13 @@ def check_round(rng, page, lib, row, mode, op):
         " ".join(p[at:at + size].hex() for p in payloads), got[at:at + size].hex(), out.raw[at:at + size].hex())
 
 
+def tag_of_example(page, frame):
+    """Return the tag of the frame of section 4 in a job with the token of section 4.1."""
+    token, cookie, chunk = [0x0123456789abcdef, 0], *struct.unpack_from("<Q", frame, 42 + 48), 70
+    data = frame[42:42 + 48] + struct.pack("<QQ", cookie, 0) + frame[118:]
+    return page["tag"](page["derive"](token, 2, 1, cookie), page["nh_key"](token, len(data) // 8 + 2), chunk, data)
+
+
 def check_tags(rng, page, lib):
     """Compare the tags of random words under keys of every use."""
     bad = []
@@ -183,6 +190,8 @@ def main():
     value = page["checksum"](frame[42:])
     if struct.unpack_from("<I", frame, 114)[0] != value or "0x%08x" % value not in text:
         bad.append("the example's checksum is 0x%08x" % value)
+    if "0x%016x" % tag_of_example(page, frame) not in text:
+        bad.append("the example's tag is 0x%016x" % tag_of_example(page, frame))
     bad += check_tags(rng, page, lib) + check_digests(rng, page, lib) + check_reasons(text)
     bad += filter(None, (check_round(rng, page, lib, *c) for c in chosen for _ in range(ROUNDS)))
     for line in bad[:10]:

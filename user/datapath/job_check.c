@@ -163,7 +163,9 @@ static int check(__u32 job, const struct fpisa_job *j)
 		return refuse(-EINVAL, "job %u: %u workers overflow the headroom of %d bits; give at most %llu", job,
 			      j->workers, fpisa_headroom(f), 1ull << fpisa_headroom(f));
 	if (!fpisa_elements_valid(j->elements, fpisa_max_elements(f, j->mode)))
-		return refuse(-EINVAL, "job %u: %u elements per frame are not supported; give a multiple of %d up to %u",
+		return refuse(-EINVAL,
+			      "job %u: %u elements per frame are not supported in this format and mode; "
+			      "give a multiple of %d up to %u",
 			      job, j->elements, FPISA_BLOCK, fpisa_max_elements(f, j->mode));
 	if (!fpisa_window_valid(j->window))
 		return refuse(-EINVAL, "job %u: window %u is not supported; give a power of two up to %d", job,

@@ -243,7 +243,7 @@ static void check_native(struct doctor *d, __u32 job, const struct fpisa_job *j,
 	struct job_port_text t;
 
 	ports_of(d, job, j, ifindex);
-	if (job_native_beside_lo(d->dp, ifindex, fpisa_places(j), &t))
+	if (job_native_beside_lo(d->dp, j, ifindex, &t))
 		finding(d, LEVEL_WARN, subject, "native", t.fix, "%s", t.why);
 }
 

@@ -101,10 +101,11 @@ enum job_port job_port_look(const struct datapath *dp, __u32 ifindex, struct dat
 			    struct job_port_text *t);
 
 /*
- * Return whether a rank is behind lo and another port of the job is in native mode. Set t->why and t->fix. ifindex[n]
- * are the ports, where 0 stands for an unknown port.
+ * Return whether a rank is behind lo and another port of the job is in native mode. Set t->why and t->fix. ifindex[]
+ * are the ports of the job's fpisa_places(), where 0 stands for an unknown port.
  */
-bool job_native_beside_lo(const struct datapath *dp, const __u32 *ifindex, __u32 n, struct job_port_text *t);
+bool job_native_beside_lo(const struct datapath *dp, const struct fpisa_job *j, const __u32 *ifindex,
+			  struct job_port_text *t);
 
 /*
  * Return whether the links of this aggregator are slower than the links of its n workers together (links.c). If so, set

@@ -54,7 +54,7 @@ static const struct parameter {
 	 RATE},
 	{"elements", "N",
 	 "values per frame, a multiple of 32 up to 832; default 256;\n"
-	 "of fp64 up to 416, default 128",
+	 "of fp64 up to 416, default 128; in mode exact up to 128",
 	 NUMBER, JOB_IN_LIST | JOB_IN_DEMO, AT(elements), .min = FPISA_BLOCK, .max = FPISA_MAX_ELEMENTS,
 	 .multiple = FPISA_BLOCK},
 	{"window", "N", "frames that a worker has in flight, a power of two; default 64", NUMBER,

@@ -438,10 +438,11 @@ enum job_port job_port_look(const struct datapath *dp, __u32 ifindex, struct dat
 	return p;
 }
 
-bool job_native_beside_lo(const struct datapath *dp, const __u32 *ifindex, __u32 n, struct job_port_text *t)
+bool job_native_beside_lo(const struct datapath *dp, const struct fpisa_job *j, const __u32 *ifindex,
+			  struct job_port_text *t)
 {
-	__u32 lo = if_nametoindex("lo"), r = 0;
-	char dev[IF_NAMESIZE];
+	__u32 lo = if_nametoindex("lo"), n = fpisa_places(j), r = 0;
+	char dev[IF_NAMESIZE], place[sizeof("the parent")];
 
 	while (r < n && ifindex[r] != lo)
 		r++;
@@ -451,8 +452,9 @@ bool job_native_beside_lo(const struct datapath *dp, const __u32 *ifindex, __u32
 		if (!ifindex[k] || datapath_attached(dp, ifindex[k], &i) <= 0 || i.mode != DATAPATH_NATIVE ||
 		    !if_indextoname(ifindex[k], dev))
 			continue;
-		snprintf(t->why, sizeof(t->why),
-			 "%s is in native mode, which cannot send to lo, so rank %u misses results", dev, r);
+		snprintf(place, sizeof(place), r < j->workers ? "rank %u" : "the parent", r);
+		snprintf(t->why, sizeof(t->why), "%s is in native mode, which cannot send to lo, so %s misses results",
+			 dev, place);
 		snprintf(t->fix, sizeof(t->fix), "fpisa unload %s && fpisa load %s --mode skb", dev, dev);
 		return true;
 	}
@@ -464,7 +466,7 @@ void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 jo
 	struct job_port_text native;
 
 	warn_of_master(s, job);
-	if (job_native_beside_lo(dp, s->ifindex, fpisa_places(&s->job), &native))
+	if (job_native_beside_lo(dp, &s->job, s->ifindex, &native))
 		warning("%s %u: %s; run %s", datapath_noun(&s->job), job, native.why, native.fix);
 	for (__u32 r = 0; r < fpisa_places(&s->job); r++) {
 		struct datapath_interface i;

@@ -198,13 +198,13 @@ def test_route_to_a_parent(lab):
     net.load()
     net.agg.ip("route add 192.0.2.1 dev p1")
 
-    def leaf(*more, parent="192.0.2.1", worker=net.addresses[0], address=ADDRESS):
-        return ["job", "add", 9, "--workers", worker, "--address", address, "--mode", "exact", "--parent", f"{parent}/3", *more]
+    def leaf(*more, parent="192.0.2.1/3", worker=net.addresses[0], address=ADDRESS):
+        return ["job", "add", 9, "--workers", worker, "--address", address, "--mode", "exact", "--parent", parent, *more]
 
     for parent, says in (("10.99.2.1", "the parent 10.99.2.1 is this machine"),
                          ("10.99.2.255", "the parent 10.99.2.255 is the broadcast address of a network"),
                          ("198.51.100.1", "cannot find a route to the parent 198.51.100.1: .*unreachable; add a route")):
-        refused(net, leaf(parent=parent), "job 9: " + says)
+        refused(net, leaf(parent=f"{parent}/3"), "job 9: " + says)
     refused(net, leaf("--foreign-address", worker=f"{net.addresses[0]}@p0", address="192.0.2.9"),
             "job 9: .*from 192.0.2.9 to the parent; a leaf's address must be an address of this machine, on an interface outside any VRF")
     for tree in leaf(), add(net, "--mode", "exact", "--leaves", job=9):
@@ -215,6 +215,9 @@ def test_route_to_a_parent(lab):
     net.agg.ip("link set p1 mtu 1500")
     _, _, err = net.agg.try_run(FPISA, *leaf("--fanout", "unicast", worker=f"{ADDRESS}:18001"))
     assert "p1 is in native mode, which cannot send to lo, so rank 0 misses results" in err
+    net.fpisa("job", "del", 9)
+    _, _, err = net.agg.try_run(FPISA, *leaf("--fanout", "unicast", worker=net.addresses[1], parent=f"{ADDRESS}/3/8"))
+    assert "p1 is in native mode, which cannot send to lo, so the parent misses results" in err
     net.fpisa("job", "del", 9)
     net.fpisa("unload", "p1")
     _, _, err = net.agg.try_run(FPISA, *leaf())

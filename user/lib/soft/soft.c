@@ -35,7 +35,9 @@ int fpisa_soft_init(struct fpisa_soft *s)
 				  "fpisa.h does not define one of mode %u, rounding %u, pipeline %u and format %u",
 				  j->mode, j->rounding, j->pipeline, j->format);
 	if (!fpisa_elements_valid(j->elements, fpisa_max_elements(f, j->mode)))
-		return fpisa_fail(-EINVAL, "%u elements per chunk are not supported; give a multiple of %d up to %u",
+		return fpisa_fail(-EINVAL,
+				  "%u elements per chunk are not supported in this format and mode; give a multiple "
+				  "of %d up to %u",
 				  j->elements, FPISA_BLOCK, fpisa_max_elements(f, j->mode));
 	if (!fpisa_window_valid(j->window))
 		return fpisa_fail(-EINVAL, "window %u is not supported; give a power of two up to %d", j->window,
