@@ -9,7 +9,7 @@ import time
 from lab import ADDRESS, COMMAND_S, PORT
 
 BYTES, MAGIC, VERSION = 256, 0x47504d46, 4
-JOIN, ASK, BOUND, LEAVE, JOINED, BIND, JOB, REFUSED = 1, 3, 4, 5, 18, 19, 20, 23
+JOIN, ASK, BOUND, LEAVE, PENDING, JOINED, BIND, JOB, REFUSED = 1, 3, 4, 5, 17, 18, 19, 20, 23
 MOST = 8  # maximum number of jobs of a group
 
 
@@ -25,19 +25,28 @@ class Rank:
             self.socket = socket.create_connection((address, PORT), COMMAND_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.unread = b""
-        self.say(JOIN, name.encode().ljust(64, b"\0") + struct.pack("<IIQQ", size, rank, 0, 0))
+        self.join(name, rank, size)
 
-    def say(self, kind, body):
-        self.socket.sendall(message(kind, body))
+    def join(self, name, rank, size, number=0):
+        """Join as the connection's group of this number."""
+        self.say(JOIN, name.encode().ljust(64, b"\0") + struct.pack("<IIQQ", size, rank, 0, 0), number)
+
+    def say(self, kind, body, number=0):
+        self.socket.sendall(message(kind, body, number=number))
+
+    def next(self):
+        """Return the next message."""
+        while len(self.unread) < BYTES:
+            more = self.socket.recv(4096)
+            assert more, "the manager has closed the connection"
+            self.unread += more
+        m, self.unread = self.unread[:BYTES], self.unread[BYTES:]
+        return m
 
     def hear(self, kind):
         """Return the body of the next message of that kind. Skip other messages, but raise an exception for a refusal."""
         while True:
-            while len(self.unread) < BYTES:
-                more = self.socket.recv(4096)
-                assert more, "the manager has closed the connection"
-                self.unread += more
-            m, self.unread = self.unread[:BYTES], self.unread[BYTES:]
+            m = self.next()
             heard = struct.unpack_from("<H", m, 6)[0]
             assert heard != REFUSED, m[32:].rstrip(b"\0").decode()
             if heard == kind:

@@ -357,13 +357,31 @@ class Member:
             wrong += not rc and bytes(out) != bytes(right)
         return self.answer(rc, began, calls=calls, wrong=wrong)
 
+    def crowd(self, step):
+        began, ranks, rcs, errors = time.monotonic(), step["crowd"], [], []
+        options = {k: v.encode() if isinstance(v, str) else v for k, v in self.at[1].items()}
+        o = Options(size=ctypes.sizeof(Options), **options)
+
+        def join(i):
+            other = self.others[f"crowd{i}"] = Member(self.library)
+            rcs.append(self.lib.fpisa_group_join(ctypes.byref(other.group), self.at[0].encode(), f"crowd{i // 64}".encode(), i % 64, 64,
+                                                 ctypes.byref(o)))
+            errors.append(self.lib.fpisa_error().decode() if rcs[-1] else "")
+
+        threads = [threading.Thread(target=join, args=(i,)) for i in range(ranks)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        return self.answer(min(rcs), began, errors=sorted(set(errors)))
+
     def step(self, step):
         if "in" in step:
             return self.others[step.pop("in")].step(step)
         if "join" in step:
             other = self.others[step["join"]] = Member(self.library)
             return other.join(self.at[0], step["join"], step["rank"], step["size"], self.at[1])
-        for name, does in (("check", self.check), ("parts", self.parts), ("sum", self.sum), ("broadcast", self.broadcast), ("threads", self.threads),
+        for name, does in (("crowd", self.crowd), ("check", self.check), ("parts", self.parts), ("sum", self.sum), ("broadcast", self.broadcast), ("threads", self.threads),
                            ("within", self.within), ("callback", self.callback), ("words", self.words), ("scatter", self.scatter), ("queue", self.queue)):
             if name in step:
                 return does(step)

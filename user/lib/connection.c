@@ -400,13 +400,15 @@ static int take_key(struct fpisa_connection *c, const char *file)
 	return rc;
 }
 
+/* Find a connection with room for another group. */
 static struct fpisa_connection *find_shared(const char *host, const char *key_file)
 {
 	struct fpisa_connection *c;
 
 	fpisa_fork_hold();
 	TAILQ_FOREACH(c, &shared, listed)
-		if (!c->inherited && !strcmp(c->host, host) && !strcmp(c->key_file, key_file))
+		if (!c->inherited && c->users < FPISA_MANAGER_SHARED && !strcmp(c->host, host) &&
+		    !strcmp(c->key_file, key_file))
 			break;
 	if (c)
 		c->users++;

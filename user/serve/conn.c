@@ -23,7 +23,6 @@
 #define TURN 64	    /* maximum number of messages, or reads of discarded bytes, before other connections get a turn */
 #define STRANGERS 8 /* maximum number of events of connections outside groups, between events of ranks in groups */
 #define ACCEPTS 16  /* maximum number of new connections in one of these events */
-#define CONN_MEMBERS (2 * GROUPS) /* maximum number of groups that share a connection, besides the first */
 
 /* -- sockets ---------------------------------------------------------------- */
 
@@ -327,9 +326,24 @@ static void become_known(struct conns_of *s, struct conn *c)
 		c->deaf = true; /* conns_tick() ends the connection */
 }
 
+/* Refuse a group that is one too many for its connection. The other groups of the connection continue. */
+static void refuse_member(struct conns_of *s, struct conn *c, __u64 number)
+{
+	static const char text[] = "the connection has too many groups; join with another connection";
+	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_REFUSED);
+	struct conn_member member = {.conn = c, .number = number};
+
+	c->highest = number;
+	m.refusal.reason = FPISA_MANAGER_R_busy;
+	m.refusal.index = FPISA_MANAGER_NO_JOB;
+	memcpy(m.refusal.text, text, sizeof(text));
+	note_refusal(s, c, FPISA_MANAGER_R_busy, text);
+	conn_send(s, &member.caller, &m);
+}
+
 /*
  * Find the member that a message is for. A message with a new number begins a member. Return NULL if the message is for
- * a group that has ended, which the rank did not know yet, or if the connection must end.
+ * a group that has ended, which the rank did not know yet, or if the message has been refused.
  */
 static struct conn_member *member_of(struct conns_of *s, struct conn *c, const struct fpisa_manager_message *m)
 {
@@ -338,9 +352,8 @@ static struct conn_member *member_of(struct conns_of *s, struct conn *c, const s
 
 	if (member || number <= c->highest)
 		return member;
-	if (c->n_others == CONN_MEMBERS) {
-		refuse_bad(s, c, FPISA_MANAGER_R_busy,
-			   "the connection has too many groups; join with another connection");
+	if (c->n_others == FPISA_MANAGER_SHARED) {
+		refuse_member(s, c, number);
 		return NULL;
 	}
 	member = add_member(c, number);

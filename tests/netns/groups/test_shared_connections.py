@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Test groups of a process that share its connection to the manager (options.share)."""
 import os
+import struct
 import time
 
 import pytest
 
+import job_requests
+from job_requests import JOINED, LEAVE, PENDING, REFUSED
+from groups import Groups
 from lab import PORT, SLOW, once_within, wait_until
 
 ECONNRESET, EEXIST = 104, 17
@@ -130,3 +134,52 @@ def test_restart(groups):
     for rank in ranks:
         rank.kill()
     g.settle()
+
+
+def test_more_groups_than_a_connection_has(groups):
+    """With 192 ranks in one process, of three groups, the process opens another connection, and all ranks join. Threads that join at once may
+    open several."""
+    g = groups(1)
+    rank = g.start(0, "own", 0, 1, {"crowd": 192}, hold=True, share=1)
+    assert rank.line()["rc"] == 0
+    answer = rank.line()
+    assert answer["rc"] == 0 and answer["errors"] == [""], answer
+    assert 1 < connections(g) < 20
+
+
+@pytest.fixture
+def without_key(lab, tmp_path):
+    """Yield a connection to a manager without keys, whose rank 0 of 64 ranks of group crowd0 has asked to join."""
+    net = lab(workers=1)
+    net.load()
+    g = Groups(net, str(tmp_path), "without-key = yes")
+    g.serve()
+    yield job_requests.Rank(net.worker[0], "crowd0", 0, 64, net.address)
+    g.close()
+
+
+def test_the_limit_of_a_connection(without_key):
+    """A connection has 128 groups besides number 0. The next one is refused, and the others continue. When one has left, another joins."""
+    c, joined = without_key, set()
+
+    def answer(number, kinds):
+        """Read messages until one of these kinds with this number. Return its kind and its body. Note which numbers have joined."""
+        while True:
+            m = c.next()
+            kind, of = struct.unpack_from("<HQ", m, 6)
+            joined.update([of] * (kind == JOINED))
+            if of == number and kind in kinds:
+                return kind, m[16:]
+
+    def join(number, rank):
+        c.join(f"crowd{rank // 64}", rank % 64, 64, number)
+        return answer(number, (PENDING, JOINED, REFUSED))
+
+    assert REFUSED not in [join(i, i)[0] for i in range(1, 129)]
+    kind, body = join(129, 129)
+    assert kind == REFUSED and body[16:].rstrip(b"\0").decode() == "the connection has too many groups; join with another connection"
+    assert joined == set(range(128))
+    for i in range(63):
+        c.say(LEAVE, bytes(16), 64 + i)
+        assert join(130 + i, 129 + i)[0] != REFUSED
+    assert joined >= {128, 192}

@@ -18,6 +18,7 @@
 #define FPISA_MANAGER_NAME 64	     /* size of a group's name, including the terminating 0 */
 #define FPISA_MANAGER_TEXT 224	     /* size of the text of a refusal, including the terminating 0 */
 #define FPISA_MANAGER_EVERY ~0ull    /* number in a refusal that concerns all groups of a connection */
+#define FPISA_MANAGER_SHARED 128     /* maximum number of groups of a connection, besides number 0 */
 #define FPISA_MANAGER_JOBS 8	     /* maximum number of jobs of a group */
 #define FPISA_MANAGER_LEAST_WINDOW 8 /* smallest window to which the manager shrinks a window */
 
