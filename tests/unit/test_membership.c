@@ -1244,6 +1244,23 @@ static void a_tree_with_two_roots(void **state)
 		assert_last(&w->of[AGG + i], FPISA_MANAGER_DROP);
 }
 
+/* The job of a group that is killed meanwhile is not created at the aggregators that remain, so the group ends at once. */
+static void a_tree_that_is_killed(void **state)
+{
+	struct world *w = world_with_roots();
+
+	(void)state;
+	bind_on_two_hosts(w, 0, FPISA_MODE_EXACT, false);
+	datapath_turn(w);
+	manager_kill(&w->m, 0, w->m.group[0].record.id);
+	assert_int_equal(records_of(w), 1);
+	made_there(w, &w->of[AGG + 2], 5, 0, "");
+	for (int i = 0; i < 3; i++)
+		assert_last(&w->of[AGG + i], FPISA_MANAGER_DROP);
+	assert_int_equal(jobs_of(w), 0);
+	assert_int_equal(records_of(w), 0);
+}
+
 /* A number of the second root that a leaf uses for another job is not tried again. */
 static void a_number_of_the_second_root(void **state)
 {
@@ -2549,6 +2566,7 @@ int main(void)
 		cmocka_unit_test(a_root_beside_a_leaf_of_an_agent),
 		cmocka_unit_test(a_root_that_dies_as_a_leaf),
 		cmocka_unit_test(a_tree_with_two_roots),
+		cmocka_unit_test(a_tree_that_is_killed),
 		cmocka_unit_test(a_number_of_the_second_root),
 		cmocka_unit_test(jobs_at_two_roots),
 		cmocka_unit_test(a_leaf_of_two_roots_here),

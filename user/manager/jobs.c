@@ -461,7 +461,7 @@ static void take_number(struct manager *m, struct manager_group *g, __u32 index,
 	j->there[i] = true;
 	j->at++;
 	j->halved = 0;
-	if (j->reason) {
+	if (j->reason || group_ends(&g->record)) {
 		end_making(m, g, index);
 	} else if (manager_is_tree(g, index) && made->spec.window < record->made.window) {
 		/* The windows of a tree are equal, and a leaf has no more slots. */
