@@ -31,10 +31,27 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *t, const char
 	t->at += n < t->end - t->at ? n : t->end - t->at;
 }
 
+/* Replace an interface in a list of workers. */
 struct swap {
-	__u32 from;
-	const char *to; /* NULL: no interface is named */
+	__u32 from; /* 0: each port of a bridge */
+	bool below; /* name the interface below that leads to the worker, or no interface */
 };
+
+/* Write the name of the rank's interface after the swap, or "" for none. */
+static void swapped(const struct doctor *d, const struct fpisa_job *j, __u32 rank, __u32 ifindex,
+		    const struct swap *swap, char name[IF_NAMESIZE])
+{
+	struct link l;
+
+	*name = 0;
+	if (swap && swap->from == ifindex) {
+		if (swap->below)
+			job_port_towards(d->dp, ifindex, j, rank, name);
+	} else if (j->rank[rank].given && !(swap && !swap->from && !link_get(ifindex, &l) && l.master &&
+					    job_port_towards(d->dp, l.master, j, rank, name))) {
+		if_indextoname(ifindex, name);
+	}
+}
 
 /*
  * Write the commands that create the job again with the current routes to its ranks. `swap`, which may be NULL, names
@@ -56,10 +73,8 @@ static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j,
 		add(&t, "%s%s", r ? "," : "", endpoint_text(j->rank[r].addr, j->rank[r].port, a));
 		if (datapath_peer(d->dp, job, r, &peer) || !if_indextoname(peer.ifindex, dev))
 			continue;
-		if (swap && peer.ifindex == swap->from)
-			add(&t, "%s%s", swap->to ? "@" : "", swap->to ?: "");
-		else if (j->rank[r].given)
-			add(&t, "@%s", dev);
+		swapped(d, j, r, peer.ifindex, swap, dev);
+		add(&t, "%s%s", *dev ? "@" : "", dev);
 	}
 	if (!address_here(j->address, &vrf))
 		add(&t, " --foreign-address");
@@ -199,11 +214,12 @@ static void check_port(struct doctor *d, __u32 job, const struct fpisa_job *j, c
 	*fix = 0;
 	snprintf(which, sizeof(which), "%s %s", ranks_text(ranks, text), ranks & (ranks - 1) ? "are" : "is");
 	if (p == JOB_PORT_NAME || p == JOB_PORT_ABOVE)
-		remake(d, job, j, &(struct swap){ifindex, p == JOB_PORT_NAME ? other.name : NULL}, fix, sizeof(fix));
+		remake(d, job, j, &(struct swap){ifindex, p == JOB_PORT_NAME}, fix, sizeof(fix));
 	else if (*t.fix)
 		snprintf(fix, sizeof(fix), "%s%s", t.fix, pin_option(d));
 	finding(d, LEVEL_FAULT, subject, "port", *fix ? fix : NULL, "%s %s behind %s: %s%s%s",
-		ranks & (ranks - 1) ? "ranks" : "rank", which, dev, t.why, *fix ? "" : "; ", *fix ? "" : t.advice);
+		ranks & (ranks - 1) ? "ranks" : "rank", which, dev, t.why, *fix ? "" : "; ",
+		*fix ? job_port_note(fix) : t.advice);
 }
 
 static __u64 ranks_behind(const struct doctor *d, __u32 job, const struct fpisa_job *j, __u32 ifindex)
@@ -427,7 +443,8 @@ static __u64 silent_ranks(const struct doctor *d, __u32 job, __u64 *chunk)
 	return missing;
 }
 
-static void check_members(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
+/* `blocked`: another finding says why ranks cannot join */
+static void check_members(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject, bool blocked)
 {
 	char fix[PATH_MAX + 512], text[RANKS_LEN], silence[SILENCE_LEN];
 	__u64 joined, missing, silent, chunk;
@@ -440,6 +457,9 @@ static void check_members(struct doctor *d, __u32 job, const struct fpisa_job *j
 	silent = joined ? silent_ranks(d, job, &chunk) : 0;
 	if (!joined)
 		finding(d, LEVEL_OK, subject, "members", NULL, "no rank has joined yet");
+	else if (missing && blocked)
+		finding(d, LEVEL_WARN, subject, "members", NULL,
+			"the job waits for ranks %s, which cannot join; see the fault above", ranks_text(missing, text));
 	else if (missing)
 		finding(d, LEVEL_WARN, subject, "members", shrink(d, job, missing, fix, sizeof(fix)),
 			"the job waits for ranks %s: start these ranks, or continue without these ranks",
@@ -450,6 +470,68 @@ static void check_members(struct doctor *d, __u32 job, const struct fpisa_job *j
 			(unsigned long long)chunk, ranks_text(silent, text), silence);
 	else
 		finding(d, LEVEL_OK, subject, "members", NULL, "every live rank has joined");
+}
+
+/*
+ * Check for ranks that cannot join because their HELLOs arrive at another port of a bridge than the job's. Return
+ * whether there are such ranks.
+ */
+static bool check_arrival(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
+{
+	char fix[FIX_LEN], text[RANKS_LEN], name[IF_NAMESIZE];
+	struct fpisa_counters c;
+	struct fpisa_session s;
+	__u64 elsewhere = 0;
+
+	if (datapath_counters(d->dp, job, &c) || !c.v_route || datapath_session(d->dp, job, &s))
+		return false;
+	for (__u32 r = 0; r < j->workers; r++) {
+		struct fpisa_peer p;
+		struct link l;
+
+		if ((j->live & ~job_joined(j, &s)) >> r & 1 && j->rank[r].given && !datapath_peer(d->dp, job, r, &p) &&
+		    !link_get(p.ifindex, &l) && l.master && job_port_towards(d->dp, l.master, j, r, name) &&
+		    strcmp(name, l.name))
+			elsewhere |= 1ull << r;
+	}
+	if (!elsewhere)
+		return false;
+	remake(d, job, j, &(struct swap){0}, fix, sizeof(fix));
+	finding(d, LEVEL_FAULT, subject, "arrival", fix,
+		"frames of ranks %s arrive at other ports than the job's (counter route), so these ranks cannot join%s",
+		ranks_text(elsewhere, text), job_port_note(fix));
+	return true;
+}
+
+/*
+ * Check for ranks that cannot join because their frames have another VLAN tag than the job. Return whether there are
+ * such ranks.
+ */
+static bool check_vlan(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
+{
+	struct fpisa_job by_route = *j;
+	char fix[FIX_LEN] = "", own[16];
+	struct fpisa_counters c;
+	struct fpisa_session s;
+
+	if (datapath_counters(d->dp, job, &c) || !c.v_vlan || datapath_session(d->dp, job, &s) ||
+	    !(j->live & ~job_joined(j, &s)))
+		return false;
+	by_route.vlan = 0;
+	for (__u32 r = 0; r < j->workers && !*fix; r++) {
+		struct fpisa_peer p;
+		struct link vlan;
+		__u16 id = datapath_peer(d->dp, job, r, &p) ? 0 : job_vlan_above(j, r, p.ifindex, &vlan);
+
+		if (id && id != j->vlan)
+			remake(d, job, &by_route, NULL, fix, sizeof(fix));
+	}
+	snprintf(own, sizeof(own), j->vlan ? "VLAN %u" : "no VLAN", j->vlan);
+	finding(d, LEVEL_FAULT, subject, "vlan", *fix ? fix : NULL,
+		"%llu frames had another VLAN tag than the job, which has %s (counter vlan), so ranks cannot join%s",
+		(unsigned long long)c.v_vlan, own,
+		*fix ? "" : "; check the VLAN of the workers, and fpisa job add --vlan");
+	return true;
 }
 
 static int compare_names(const void *a, const void *b)
@@ -616,6 +698,7 @@ void doctor_datapath(struct doctor *d)
 	check_build(d);
 	for (__u32 job = 0; job < FPISA_MAX_JOBS; job++) {
 		struct fpisa_job j = d->dp->jobs[job];
+		bool blocked;
 
 		/* The commands that repair a job do not apply to queries. */
 		if (!j.active || j.workers > FPISA_MAX_WORKERS || fpisa_is_query(&j))
@@ -635,6 +718,8 @@ void doctor_datapath(struct doctor *d)
 		check_mtu(d, job, &j, subject);
 		check_paths(d, job, &j, subject);
 		check_links(d, job, &j, subject);
-		check_members(d, job, &j, subject);
+		blocked = check_arrival(d, job, &j, subject);
+		blocked |= check_vlan(d, job, &j, subject);
+		check_members(d, job, &j, subject, blocked);
 	}
 }

@@ -373,6 +373,12 @@ static void check_vlan(struct doctor *d, const struct device *v)
 	char vlan[IF_NAMESIZE], fix[NETNS_PREFIX_LEN + 64];
 	bool vlans = vlan_on(&v->link, vlan);
 
+	if (!strcmp(v->link.kind, "bridge")) {
+		finding(d, LEVEL_OK, v->name, "vlan", NULL, "the bridge removes VLAN tags before its datapath%s%s%s",
+			vlans ? "; for jobs in the VLAN of " : "", vlans ? vlan : "",
+			vlans ? ", run fpisa load --mode skb on that device" : "");
+		return;
+	}
 	if (veth ? v->peer.tags : ethtool_vlan_rx(v->name) <= 0) {
 		finding(d, LEVEL_OK, v->name, "vlan", NULL,
 			"received frames keep their VLAN tags, so the datapath "

@@ -49,9 +49,12 @@ static void parse_bridge(const struct nlattr *data, struct link *l)
 {
 	const struct nlattr *a;
 
-	mnl_attr_for_each_nested(a, data)
+	mnl_attr_for_each_nested(a, data) {
 		if (mnl_attr_get_type(a) == IFLA_BR_MCAST_QUERIER_STATE)
 			parse_queriers(a, l);
+		if (mnl_attr_get_type(a) == IFLA_BR_VLAN_FILTERING)
+			l->vlan_filtering = mnl_attr_get_u8(a);
+	}
 }
 
 /* The kernel sends the kind before the data of that kind. */

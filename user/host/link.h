@@ -22,6 +22,7 @@ struct link {
 	int lower_netns; /* id of the namespace of `lower`; -1: this namespace */
 	__u32 master;	 /* bridge, bond or VRF of which the link is a port; 0: none */
 	__u32 queriers;	 /* LINK_IGMP, LINK_MLD: protocols by which a bridge learns the ports of multicast addresses */
+	bool vlan_filtering; /* a bridge that adds and removes VLAN tags by the settings of its ports */
 	bool carrier;
 };
 

@@ -2,6 +2,7 @@
 /* Routes and neighbours by rtnetlink; route.h has the contracts. */
 #include <errno.h>
 #include <net/if.h>
+#include <linux/if_ether.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
 #include <stdio.h>
@@ -132,6 +133,7 @@ struct entry {
 	__u16 state;
 	__u8 flags, protocol;
 	bool managed;
+	__u8 mac[ETH_ALEN]; /* 0: not known */
 };
 
 static int take_entry(const struct nlmsghdr *m, void *arg)
@@ -148,6 +150,8 @@ static int take_entry(const struct nlmsghdr *m, void *arg)
 	mnl_attr_for_each(a, m, sizeof(*n)) {
 		if (mnl_attr_get_type(a) == NDA_DST && mnl_attr_get_payload_len(a) == address_len(e->n.family))
 			memcpy(e->n.address, mnl_attr_get_payload(a), address_len(e->n.family));
+		if (mnl_attr_get_type(a) == NDA_LLADDR && mnl_attr_get_payload_len(a) == sizeof(e->mac))
+			memcpy(e->mac, mnl_attr_get_payload(a), sizeof(e->mac));
 		if (mnl_attr_get_type(a) == NDA_PROTOCOL)
 			e->protocol = mnl_attr_get_u8(a);
 		if (mnl_attr_get_type(a) == NDA_FLAGS_EXT)
@@ -176,16 +180,37 @@ static int write_entry(const struct neighbour *to, bool manage)
 	return netlink_ask(NETLINK_ROUTE, m, take_entry, &unused);
 }
 
-int neighbour_manage(const struct neighbour *to)
+static int read_entry(const struct neighbour *to, struct entry *e)
 {
 	const struct ndmsg n = {.ndm_family = to->family, .ndm_ifindex = (int)to->ifindex};
 	char buf[REQUEST_LEN];
 	struct nlmsghdr *m = netlink_start(buf, RTM_GETNEIGH, NLM_F_ACK, &n, sizeof(n));
-	struct entry e = {.state = 0};
-	int err;
 
+	*e = (struct entry){.state = 0};
 	mnl_attr_put(m, NDA_DST, address_len(to->family), to->address);
-	err = netlink_ask(NETLINK_ROUTE, m, take_entry, &e);
+	return netlink_ask(NETLINK_ROUTE, m, take_entry, e);
+}
+
+__u32 bridge_port_towards(__u32 bridge, const struct neighbour *to)
+{
+	const struct ndmsg n = {.ndm_family = AF_BRIDGE};
+	char buf[REQUEST_LEN];
+	struct nlmsghdr *m = netlink_start(buf, RTM_GETNEIGH, NLM_F_ACK, &n, sizeof(n));
+	static const __u8 unknown[ETH_ALEN];
+	struct entry e, port = {.state = 0};
+
+	if (read_entry(to, &e) || !memcmp(e.mac, unknown, sizeof(unknown)))
+		return 0;
+	mnl_attr_put(m, NDA_LLADDR, sizeof(e.mac), e.mac);
+	mnl_attr_put_u32(m, NDA_MASTER, bridge);
+	return netlink_ask(NETLINK_ROUTE, m, take_entry, &port) ? 0 : port.n.ifindex;
+}
+
+int neighbour_manage(const struct neighbour *to)
+{
+	struct entry e;
+	int err = read_entry(to, &e);
+
 	if (err && err != -ENOENT)
 		return err;
 	if (e.state & (NUD_PERMANENT | NUD_NOARP) || e.flags & NTF_EXT_LEARNED || e.managed ||

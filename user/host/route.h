@@ -44,6 +44,12 @@ void neighbour_of(struct fpisa_address address, struct neighbour *n);
  */
 int neighbour_manage(const struct neighbour *n);
 
+/*
+ * Return the index of the bridge's port towards a neighbour on the bridge's network, from the neighbour's entry and the
+ * bridge's forwarding table. Return 0 if the port is not known, for example because the neighbour has been silent.
+ */
+__u32 bridge_port_towards(__u32 bridge, const struct neighbour *to);
+
 /* Undo neighbour_manage() for all entries on an interface, except those for which keep() returns true. */
 int neighbours_release(__u32 ifindex, bool (*keep)(const struct neighbour *n, void *arg), void *arg);
 

@@ -69,9 +69,15 @@ int job_complete(struct fpisa_job *j, __u32 job);
 int job_spec_resolve(struct job_spec *s, __u32 job);
 
 /*
+ * Return the VLAN ID that the rank's frames have at port `ifindex`, if the rank's route leads to a VLAN device on this
+ * port, or on a bridge of this port that does not filter VLANs. Set *vlan to the device. Otherwise return 0.
+ */
+__u16 job_vlan_above(const struct fpisa_job *j, __u32 rank, __u32 ifindex, struct link *vlan);
+
+/*
  * Find the VLAN of a job whose ports are known. With --vlan the workers may be behind any interfaces. Otherwise either
  * all workers are behind VLAN devices with the same VLAN ID, or none is. Replace a VLAN device by the interface below
- * it.
+ * it, unless that is a bridge without datapaths on its ports.
  */
 int job_spec_vlan(struct job_spec *s, __u32 job);
 
@@ -118,6 +124,26 @@ bool job_links_text(const __u32 *ifindex, __u32 n, double worker_bits, char *tex
 
 /* Return the size, in bytes, of the job's largest frame, which counts for the MTU. In a tree it may be a part. */
 unsigned int job_frame_bytes(const struct fpisa_job *j);
+
+/* -- towards.c: the ports below a rank's interface -------------------------- */
+
+/*
+ * Write the name of the interface below `ifindex` that has the program of `dp` and leads to `worker`. If several have
+ * it and the port is not known, write JOB_PORT_UNKNOWN. Return whether several interfaces have the program.
+ */
+bool job_port_towards(const struct datapath *dp, __u32 ifindex, const struct fpisa_job *j, __u32 rank,
+		      char name[IF_NAMESIZE]);
+
+/*
+ * Write the ranks from `rank` on that are behind its interface, each with its port (job_port_towards()), as --workers
+ * has them. Return whether several interfaces have the program.
+ */
+#define JOB_PORTS_LEN (FPISA_MAX_WORKERS * (ENDPOINT_LEN + IF_NAMESIZE))
+bool job_ports_text(const struct datapath *dp, const struct fpisa_job *j, const __u32 *ifindex, __u32 rank,
+		    char text[JOB_PORTS_LEN]);
+
+/* Return an explanation of JOB_PORT_UNKNOWN if the command contains it, else "". */
+const char *job_port_note(const char *command);
 
 /* -- faults.c: faults that the job's workers inject ------------------- */
 

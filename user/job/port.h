@@ -28,6 +28,8 @@ struct job_port_text {
 	char fix[128]; /* a command; "": create the job again with another list of workers, or no command helps */
 };
 
+#define JOB_PORT_UNKNOWN "PORT" /* stands for a port towards a worker that this machine does not know */
+
 /*
  * Describe the port. `other` is the name of the interface that has the datapath. `native` says that `at` has native
  * XDP.

@@ -488,9 +488,13 @@ void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 jo
 				dev, i.program.name, datapath_noun(&s->job), job, dev,
 				i.mode == DATAPATH_SKB ? "generic" : "");
 		else if (got <= 0) {
-			job_port_look(dp, s->ifindex[r], &i, &text);
-			warning("%s: %s, so %s %u does not receive frames there; %s", dev, text.why,
-				datapath_noun(&s->job), job, text.advice);
+			char ports[JOB_PORTS_LEN];
+			bool each = job_port_look(dp, s->ifindex[r], &i, &text) == JOB_PORT_NAME &&
+				    job_ports_text(dp, &s->job, s->ifindex, r, ports);
+
+			warning("%s: %s, so %s %u does not receive frames there; %s%s%s", dev, text.why,
+				datapath_noun(&s->job), job, each ? "give each worker its own port: " : text.advice,
+				each ? ports : "", each ? job_port_note(ports) : "");
 		}
 	}
 }

@@ -2,25 +2,55 @@
 /* The VLAN of a job: the VLAN ID, the ports below VLAN devices, and ports that remove tags; job.h has the contract. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/print.h"
 #include "cli/report.h"
 #include "datapath/job.h"
 #include "host/ethtool.h"
+#include "host/route.h"
+#include "host/stack.h"
 #include "host/veth.h"
 #include "job.h"
 
+static bool is_bridge(const struct link *l)
+{
+	return !strcmp(l->kind, "bridge");
+}
+
+/* Return whether a datapath below a VLAN device may see the tags. On a bridge, only datapaths on its ports do. */
+static bool may_see_tags(const struct link *below)
+{
+	struct datapath_interface i = {.ifindex = 0};
+
+	return !is_bridge(below) || (!datapath_program_on(below->index, &i) && !i.program.id &&
+				     datapath_stacked(NULL, below->index, false, &i));
+}
+
+__u16 job_vlan_above(const struct fpisa_job *j, __u32 rank, __u32 ifindex, struct link *vlan)
+{
+	const struct fpisa_address *to = &j->rank[rank].addr;
+	struct link port, below;
+	struct route way;
+
+	if (link_get(ifindex, &port) || route_get(*to, fpisa_own_address(j, to), 0, &way) ||
+	    link_get(way.ifindex, vlan) || link_below_vlan(vlan, &below) || below.vlan_filtering)
+		return 0;
+	return port.index == below.index || (is_bridge(&below) && port.master == below.index) ? vlan->vlan : 0;
+}
+
 /*
- * Replace the port by the interface below if it is a VLAN device and the datapath would be on the interface below. In
- * this case, take the VLAN ID for the job.
+ * Take the VLAN ID for the job from the VLAN device of the rank's route, if the datapath would be below this device. If
+ * the device is the port, replace the port by the interface below. `given`: the user gave the ID.
  */
-static int take_vlan(struct job_spec *s, __u32 job, __u32 rank)
+static int take_vlan(struct job_spec *s, __u32 job, __u32 rank, bool given)
 {
 	char a[ADDRESS_LEN];
 	struct link at, below;
+	bool lower = s->ifindex[rank] && datapath_below(s->ifindex[rank], &at, &below) && may_see_tags(&below);
 
-	if (!s->ifindex[rank] || !datapath_below(s->ifindex[rank], &at, &below))
+	if (!lower && (given || !s->job.rank[rank].given || !job_vlan_above(&s->job, rank, s->ifindex[rank], &at)))
 		return 0;
 	if (s->job.vlan && s->job.vlan != at.vlan)
 		return refuse(
@@ -31,7 +61,8 @@ static int take_vlan(struct job_spec *s, __u32 job, __u32 rank)
 			datapath_noun(&s->job), job, address_text(s->job.rank[rank].addr, a), at.name, at.vlan,
 			s->job.vlan, at.name);
 	s->job.vlan = at.vlan;
-	s->ifindex[rank] = below.index;
+	if (lower)
+		s->ifindex[rank] = below.index;
 	s->tagged |= 1ull << rank;
 	return 0;
 }
@@ -53,6 +84,25 @@ static int strips_tags(const struct link *l, char fix[NETNS_PREFIX_LEN + 64])
 	return peer.seen ? !peer.tags : -ENOENT;
 }
 
+/* Refuse a bridge with a datapath of its own. Name the VLAN device on the bridge, if the job's VLAN has one. */
+static int refuse_bridge(const struct job_spec *s, __u32 job, const struct link *bridge)
+{
+	char move[3 * IF_NAMESIZE + 64] = "";
+	struct link *links = NULL;
+	const int n = links_get(&links);
+
+	for (int i = 0; i < n; i++)
+		if (links[i].vlan == s->job.vlan && link_above(&links[i], bridge))
+			snprintf(move, sizeof(move), "run fpisa unload %s && fpisa load %s --mode skb, or ",
+				 bridge->name, links[i].name);
+	free(links);
+	return refuse(
+		-EOPNOTSUPP,
+		"%s %u: %s: a bridge removes VLAN tags before its own datapath; %sload the bridge's ports and give each "
+		"worker its port, ADDR@PORT",
+		datapath_noun(&s->job), job, bridge->name, move);
+}
+
 /*
  * Set whether a port removes the tags or could remove them. In generic mode this is an error, because the kernel adds
  * the removed tags to replies again.
@@ -70,6 +120,8 @@ static int check_tags(struct job_spec *s, __u32 job)
 			continue;
 		strips = strips_tags(&l, fix);
 		generic = !datapath_program_on(l.index, &i) && i.program.id && i.mode == DATAPATH_SKB;
+		if (is_bridge(&l) && generic)
+			return refuse_bridge(s, job, &l);
 		if (strips > 0 && generic)
 			return refuse(
 				-EOPNOTSUPP,
@@ -94,7 +146,7 @@ int job_spec_vlan(struct job_spec *s, __u32 job)
 	int err = 0;
 
 	for (__u32 r = 0; !err && r < s->job.workers; r++)
-		err = take_vlan(s, job, r);
+		err = take_vlan(s, job, r, given);
 	if (err || !s->job.vlan)
 		return err;
 	while (bare < s->job.workers && s->tagged >> bare & 1)

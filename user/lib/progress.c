@@ -127,7 +127,9 @@ static void path_cause(const struct fpisa_shard *s, char text[PATH_CAUSE_LEN])
 			 mtu, bytes, elements);
 	else if (!f->flight.result_ns)
 		snprintf(text, PATH_CAUSE_LEN,
-			 "; no packet of the job's %u bytes has arrived yet, so check the MTU of the path", bytes);
+			 "; no packet of the job's %u bytes has arrived yet, so check fpisa stats there for drops such "
+			 "as vlan, then the MTU of the path",
+			 bytes);
 }
 
 int fpisa_unanswered(const struct fpisa_shard *s, uint64_t ns)

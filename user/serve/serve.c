@@ -24,6 +24,7 @@
 #include "conn.h"
 #include "fpisa.h"
 #include "helper.h"
+#include "host/link.h"
 #include "host/listen.h"
 #include "host/route.h"
 #include "lib/manager/interface.h"
@@ -97,6 +98,18 @@ static void say(void *arg, const char *text)
 	log_line(&s->news, s->manager.now_ms, "%s", text);
 }
 
+/* Return the port by which frames leave on the route: the port of a bridge if it is known, else the route's interface. */
+static __u32 port_of(const struct route *way)
+{
+	struct link l, below;
+
+	if (link_get(way->ifindex, &l))
+		return way->ifindex;
+	if (!link_below_vlan(&l, &below))
+		l = below;
+	return (strcmp(l.kind, "bridge") ? 0 : bridge_port_towards(l.index, &way->next)) ?: way->ifindex;
+}
+
 /*
  * Return the rate of this datapath's ports towards the ranks. Each port counts once, because an aggregator with a port
  * for each rank is the switch of the ranks.
@@ -110,16 +123,17 @@ static __u32 rate(void *arg, const struct group_record *r)
 	for (__u32 k = 0, n = 0; k < r->size; k++) {
 		const struct fpisa_address local = group_local(r, k);
 		struct route way = {0};
-		__u32 i = 0;
+		__u32 i = 0, port;
 
 		if (route_get(r->rank[k].address, local, 0, &way) || way.local)
 			continue;
-		while (i < n && seen[i] != way.ifindex)
+		port = port_of(&way);
+		while (i < n && seen[i] != port)
 			i++;
 		if (i < n)
 			continue;
-		seen[n++] = way.ifindex;
-		if (if_indextoname(way.ifindex, dev))
+		seen[n++] = port;
+		if (if_indextoname(port, dev))
 			sum += fpisa_link_rate(dev);
 	}
 	return s->policy.rate ?: sum;

@@ -54,6 +54,25 @@ def test_sums_of_every_type(groups):
     g.empty()
 
 
+def test_bridge_is_the_switch(lab, tmp_path):
+    """An aggregator whose bridge has a port for each worker is the workers' switch, so the manager does not ask for more aggregators."""
+    net = lab(workers=3)
+    net.agg.ip("link add br9 type bridge forward_delay 0", "link set br9 up")
+    for p in net.ports:
+        net.agg.ip(f"addr flush dev {p}", f"link set {p} master br9")
+    net.agg.ip(f"addr add {net.network(1, 1)} dev br9")
+    for r, w in enumerate(net.worker):
+        w.ip("addr flush dev eth0", f"addr add {net.network(1, r + 2)} dev eth0")
+    net.address = net.host(1, 1)
+    net.fpisa("load", "br9", "--mode", "skb")
+    g = Groups(net, str(tmp_path), "without-key = yes")
+    g.serve()
+    check_sums(g.group("train", range(3), {"sum": "float32"}, {"leave": True}), 3, "float32")
+    g.manager.send_signal(signal.SIGTERM)
+    assert "times as long" not in "".join(g.manager.communicate(timeout=COMMAND_S))
+    g.close()
+
+
 def test_two_delete_a_job(groups):
     """If a user and the manager delete a job at the same time, the manager has nothing left to do, and serves the next group."""
     g = groups(2)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Test fpisa doctor of jobs: their MTU, ports, routes and address, missing ranks, and jobs of another namespace."""
 import json
+import socket
 import time
 
 import pytest
@@ -89,6 +90,45 @@ def test_port_of_a_bridge(lab):
     net.fpisa("load", "ve0")
     assert "this datapath is not loaded on it, so job 1 does not receive frames there; run fpisa load br9 --mode skb" in add(*net.addresses)
     assert fixes(net.agg, [], "job 1", "port", says="ranks 0,1 are behind br9: this datapath is not loaded on it") == "fpisa load br9 --mode skb"
+    assert sums(net, 1, 20000)
+
+
+@pytest.mark.families(spread=True)
+def test_ports_of_a_bridge(lab):
+    """If several ports of a bridge have the datapath, job add and doctor name the port of each worker, or say that it is not known."""
+    net = inhabited(lab(workers=3))
+    net.agg.ip("link add br9 type bridge forward_delay 0", "link set br9 up")
+    for p in net.ports:
+        net.agg.ip(f"addr flush dev {p}", f"link set {p} master br9")
+    net.agg.ip(f"addr add {net.network(1, 1)} dev br9")
+    net.addresses, net.address = [net.host(1, r + 2) for r in range(3)], net.host(1, 1)
+    for r, w in enumerate(net.worker):
+        w.ip("addr flush dev eth0", f"addr add {net.network(1, r + 2)} dev eth0")
+    net.load()
+
+    def add(*workers):
+        status, _, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", ",".join(workers), "--address", net.address)
+        assert status == 0, err
+        return err
+
+    def named(*ports):
+        return ",".join(f"[{a}]:18000@{p}" if net.ipv6 else f"{a}:18000@{p}" for a, p in zip(net.addresses, ports))
+
+    silent = add(*net.addresses)
+    assert f"give each worker its own port: {named('PORT', 'PORT', 'PORT')}; PORT is the port towards that worker\n" in silent
+    net.fpisa("job", "del", 1)
+    for w in net.worker:
+        with w.entered(), socket.socket(socket.AF_INET6 if net.ipv6 else socket.AF_INET, socket.SOCK_DGRAM) as s:
+            s.sendto(b"", (net.address, 9))
+    wait_until("the workers to be neighbours", lambda: len(set(net.agg.run("ip", "neigh", "show", "dev", "br9", "nud", "all").split()) & set(net.addresses)) == 3)
+    assert f"so job 1 does not receive frames there; give each worker its own port: {named(*net.ports)}\n" in add(*net.addresses)
+    assert named(*net.ports) in fixes(net.agg, [], "job 1", "port", says="ranks 0-2 are behind br9")
+    assert sums(net, 1, 20000)
+    net.fpisa("job", "del", 1)
+    assert add(*(a + "@p0" for a in net.addresses)) == ""
+    assert not sums(net, 1)
+    assert "ranks 1,2, which cannot join; see the fault above" in examine(net.agg)["job 1", "members"]["text"]
+    assert named(*net.ports) in fixes(net.agg, [], "job 1", "arrival", says="frames of ranks 1,2 arrive at other ports than the job's (counter route)")
     assert sums(net, 1, 20000)
 
 

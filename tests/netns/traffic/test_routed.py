@@ -176,7 +176,7 @@ def test_results_too_big(routed):
     """A router drops results. Its ICMP messages are counted, and `job show` and doctor name the rank and the MTU. Doctor's command
     recreates the job with smaller frames."""
     net = narrowed(routed, (1, "d0")).net
-    assert f"no packet of the job's {size(net)} bytes has arrived yet, so check the MTU of the path" in error(net)
+    assert f"no packet of the job's {size(net)} bytes has arrived yet, so check fpisa stats there for drops such as vlan, then the MTU of the path" in error(net)
     assert net.counters(1, PIN)["v_path_mtu"] > 0
     assert [m["path_mtu"] for m in net.json("job", "show", 1)["members"]] == [None, NARROW]
     assert re.search(rf" ago, path MTU {NARROW}$", net.fpisa("job", "show", 1), re.M)
@@ -199,7 +199,7 @@ def test_no_message(routed, way):
     r = narrowed(routed, way)
     for ns in r.chain[1:]:
         ns.run("nft", DROP_TOO_BIG)
-    assert f"no packet of the job's {size(r.net)} bytes has arrived yet, so check the MTU of the path" in error(r.net)
+    assert f"no packet of the job's {size(r.net)} bytes has arrived yet, so check fpisa stats there for drops such as vlan, then the MTU of the path" in error(r.net)
     assert r.net.counters(1, PIN)["v_path_mtu"] == 0
 
 

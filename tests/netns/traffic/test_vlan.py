@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from doctor import bad, examine, inhabited
+from doctor import bad, examine, fixes, inhabited
 from lab import FPISA, PIN, setting, wait_until
 from refusals import refused
 
@@ -131,6 +131,65 @@ def test_stripped_in_the_stack(tagged):
         in_frames(w)
     add(net)
     net.check_sum(1)
+
+
+@pytest.fixture
+def bridged(lab):
+    """Two workers in VLAN 7, each behind its own port of br0. The aggregator's address is on br0.7."""
+    net = inhabited(lab(workers=2))
+    net.agg.ip("link add br0 type bridge forward_delay 0", "link set br0 up")
+    for p in net.ports:
+        net.agg.ip(f"addr flush dev {p}", f"link set {p} master br0")
+    status, _, err = net.agg.try_run("ip", "link", "add", "link", "br0", "name", "br0.7", "type", "vlan", "id", "7")
+    if status:
+        pytest.skip(f"this kernel has no VLAN devices: {err.strip()}")
+    net.agg.ip("link set br0.7 up", f"addr add {net.network(1, 1)} dev br0.7")
+    net.addresses = [net.host(1, r + 2) for r in range(2)]
+    for r, w in enumerate(net.worker):
+        w.ip("link add link eth0 name tagged type vlan id 7", "addr flush dev eth0", f"addr add {net.network(1, r + 2)} dev tagged",
+             "link set tagged up")
+        in_frames(w)
+    net.address = net.host(1, 1)
+    return net
+
+
+def makes(net, dev, *options):
+    """Create job 1 with each worker's port, or with the routes' interface if `dev` is false. Return the warnings."""
+    workers = ",".join(a + f"@{p}" * dev for a, p in zip(net.addresses, net.ports))
+    status, _, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", workers, "--address", net.address, *options)
+    assert status == 0, err
+    return err
+
+
+@pytest.mark.families(spread=True)
+def test_ports_below_a_vlan_device_on_a_bridge(bridged):
+    """The VLAN of workers at named ports follows from the route, unless the bridge filters VLANs. Doctor finds another VLAN's drops."""
+    net = bridged
+    net.load()
+    assert makes(net, True) == "" and net.json("job", "show", 1)["vlan"] == 7
+    net.check_sum(1, 50000)
+    net.fpisa("job", "del", 1)
+    makes(net, True, "--vlan", 8)
+    assert not [key for key in bad(examine(net.agg)) if key == ("job 1", "vlan")]
+    net.start(0, 1, timeout_ms=300).wait()
+    assert "--vlan" not in fixes(net.agg, [], "job 1", "vlan", says="had another VLAN tag than the job, which has VLAN 8 (counter vlan), so ranks cannot join")
+    net.check_sum(1, 50000)
+    net.fpisa("job", "del", 1)
+    net.agg.ip("link set br0 type bridge vlan_filtering 1")
+    makes(net, True)
+    assert not net.json("job", "show", 1).get("vlan")
+
+
+@pytest.mark.families(spread=True)
+def test_vlan_device_on_a_bridge(bridged):
+    """A bridge removes tags before its own datapath, so job add and doctor name the VLAN device."""
+    net = bridged
+    refused(net, ["load", "br0.7"], "br0.7 is a VLAN device, which has no native XDP; run fpisa load br0.7 --mode skb$")
+    assert "fpisa load br0.7 --mode skb" in net.fpisa("load", "br0", "--mode", "skb") + makes(net, False)
+    refused(net, ["job", "add", 2, "--workers", ",".join(a + "@br0" for a in net.addresses), "--address", net.address, "--vlan", 7],
+            "job 2: br0: a bridge removes VLAN tags before its own datapath; run fpisa unload br0 && fpisa load br0.7 --mode skb, or load the bridge's ports")
+    assert "for jobs in the VLAN of br0.7, run fpisa load --mode skb on that device" in examine(net.agg)["br0", "vlan"]["text"]
+    assert fixes(net.agg, [], "job 1", "port") == "fpisa unload br0 && fpisa load br0.7 --mode skb"
 
 
 @pytest.mark.families(spread=True)
