@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * join_ranks MANAGER PORT KEY_FILE FIRST HOSTS RANKS: register an aggregator at each of HOSTS IPv4 addresses from FIRST on,
- * and then join the group `many` with RANKS ranks, which are at these addresses in turn. All ranks connect at once, with
- * the last key of KEY_FILE, or without a key if KEY_FILE is "-". Like libfpisa's ranks, they connect again after 500 ms
- * without an answer. Print the seconds until each rank has heard JOINED. Leave at the end of the standard input.
+ * and then join the group `many` with RANKS ranks, which are at these addresses in turn. The ranks connect as fast as one process can, with
+ * the last key of KEY_FILE, or without a key if KEY_FILE is "-". Print the seconds until each rank has heard JOINED. Leave at the end of the standard input.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,15 +18,12 @@
 #include "lib/manager/channel.h"
 
 #define BEAT_MS 100
-#define CONNECT_MS 500
 #define MOST (FPISA_MAX_RANKS + 64)
 
 /* A rank or an aggregator */
 struct caller {
 	struct fpisa_channel *channel; /* NULL: the connection is not there yet */
 	int fd;
-	long until_ms; /* limit of an attempt to connect */
-	struct sockaddr_in from;
 	struct fpisa_manager_message says;
 	int awaits; /* type of the message that this caller waits for; 0: it has come */
 };
@@ -59,21 +55,22 @@ static void watch(struct caller *c, int how, uint32_t events)
 		fail("epoll_ctl");
 }
 
-static void connect_it(struct caller *c)
+static void connect_from(struct caller *c, struct in_addr address)
 {
+	const struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr = address};
+
 	c->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-	if (c->fd < 0 || bind(c->fd, (struct sockaddr *)&c->from, sizeof(c->from)))
+	if (c->fd < 0 || bind(c->fd, (const struct sockaddr *)&from, sizeof(from)))
 		fail("bind");
 	if (connect(c->fd, (struct sockaddr *)&manager, sizeof(manager)) && errno != EINPROGRESS)
 		fail("connect");
-	c->until_ms = now_ms() + CONNECT_MS;
 	watch(c, EPOLL_CTL_ADD, EPOLLOUT);
 }
 
 static void start(struct caller *c, struct in_addr from, const struct fpisa_manager_message *says, int awaits)
 {
-	*c = (struct caller){.from = {.sin_family = AF_INET, .sin_addr = from}, .says = *says, .awaits = awaits};
-	connect_it(c);
+	*c = (struct caller){.says = *says, .awaits = awaits};
+	connect_from(c, from);
 	waiting++;
 }
 
@@ -110,47 +107,41 @@ static void work(struct caller *c)
 		fail("a connection has ended");
 }
 
-static void connect_again(void)
-{
-	const long now = now_ms();
-
-	for (struct caller *c = caller; c < caller + callers; c++) {
-		if (c->channel || now < c->until_ms)
-			continue;
-		close(c->fd);
-		connect_it(c);
-	}
-}
-
-/* Let each caller say that it lives. */
+/* Let each aggregator say ten times a second that it lives. */
 static void beat(void)
 {
 	const struct fpisa_manager_message ping = fpisa_manager_message(FPISA_MANAGER_PING);
+	static long beaten_ms;
 
+	if (now_ms() < beaten_ms + BEAT_MS)
+		return;
+	beaten_ms = now_ms();
 	for (struct caller *c = caller; c < caller + callers; c++)
-		if (c->channel && fpisa_channel_open(c->channel) && fpisa_channel_flushed(c->channel)) {
+		if (c->says.type == FPISA_MANAGER_REGISTER && c->channel && fpisa_channel_open(c->channel) &&
+		    fpisa_channel_flushed(c->channel)) {
 			fpisa_channel_send(c->channel, &ping);
 			fpisa_channel_flush(c->channel);
 		}
 }
 
-/* Serve the connections for one turn. */
-static void turn(void)
+/* Serve the connections for one turn, which waits up to `ms`. */
+static void turn(int ms)
 {
 	static struct epoll_event e[64];
-	static long beaten_ms;
-	int n = epoll_wait(epoll, e, 64, BEAT_MS);
+	int n = epoll_wait(epoll, e, 64, ms);
 
 	for (int i = 0; i < n; i++)
 		if (e[i].data.ptr)
 			work(e[i].data.ptr);
 		else
 			exit(0);
-	if (now_ms() < beaten_ms + BEAT_MS)
-		return;
-	beaten_ms = now_ms();
 	beat();
-	connect_again();
+}
+
+/* Return the address of host `i`. */
+static struct in_addr host(struct in_addr first, int i)
+{
+	return (struct in_addr){htonl(ntohl(first.s_addr) + (uint32_t)i)};
 }
 
 int main(int argc, char **argv)
@@ -177,11 +168,10 @@ int main(int argc, char **argv)
 
 		m.reg = (struct fpisa_manager_register){
 			.version = FPISA_VERSION, .port = ntohs(manager.sin_port), .rate = 10000, .slots = 1024};
-		start(&caller[callers++], (struct in_addr){htonl(ntohl(first.s_addr) + (uint32_t)i)}, &m,
-		      FPISA_MANAGER_REGISTERED);
+		start(&caller[callers++], host(first, i), &m, FPISA_MANAGER_REGISTERED);
 	}
 	while (waiting)
-		turn();
+		turn(100);
 	began = now_ms();
 	for (int r = 0; r < ranks; r++) {
 		struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_JOIN);
@@ -189,12 +179,13 @@ int main(int argc, char **argv)
 		strcpy(m.join.name, "many");
 		m.join.rank = (uint32_t)r;
 		m.join.size = (uint32_t)ranks;
-		start(&caller[callers++], caller[r % hosts].from.sin_addr, &m, FPISA_MANAGER_JOINED);
+		start(&caller[callers++], host(first, r % hosts), &m, FPISA_MANAGER_JOINED);
+		turn(0);
 	}
 	while (waiting)
-		turn();
+		turn(100);
 	printf("%.3f\n", (double)(now_ms() - began) / 1000);
 	fflush(stdout);
 	for (;;)
-		turn();
+		turn(100);
 }

@@ -232,7 +232,7 @@ MANY, MANY_HOSTS, FIRST = 4096, 64, 100
 @pytest.mark.families("ipv4")  # join_ranks has IPv4 addresses
 @pytest.mark.parametrize("keys", [True, False], ids=["keys", "without-keys"])
 def test_join_of_4096_ranks(lab, tmp_path, keys):
-    """4,096 ranks on 64 hosts, each with an aggregator, connect at the same time and join within 5 s. One process, join_ranks.c, has all
+    """4,096 ranks on 64 hosts, each with an aggregator, connect as fast as one process can and join within 5 s. One process, join_ranks.c, has all
     connections."""
     net = lab(workers=1)
     net.load()
