@@ -15,7 +15,7 @@ build = os.environ.get("FPISA_BUILD")
 TORCH = torch.__version__.split("+")[0]
 
 setup(
-    install_requires=["fpisa == 0.3.0", f"torch == {TORCH}"],
+    install_requires=["fpisa[network] == 0.3.0", f"torch == {TORCH}"],
     options={"egg_info": {"tag_build": f"+torch{TORCH}"}},
     packages=["fpisa.torch"],
     ext_modules=[CppExtension(

@@ -13,7 +13,8 @@ from conftest import BUILD, TOP
 
 MODULES = {"torch": "python3-torch", "pip": "python3-pip", "setuptools": "python3-setuptools", "wheel": "python3-wheel"}
 PROGRAM = """
-import sys, torch.distributed as dist, fpisa, fpisa.torch
+import importlib.metadata, sys, torch.distributed as dist, fpisa, fpisa.torch
+assert any(r.startswith("fpisa[network]") for r in importlib.metadata.requires("fpisa-torch"))  # numpy is an extra of fpisa
 assert all(m.__file__.startswith(sys.prefix) for m in (fpisa, fpisa.torch, fpisa.torch._backend)), fpisa.torch.__file__
 fpisa.torch.configure("127.0.0.1:9", key_file="")
 try:

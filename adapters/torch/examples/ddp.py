@@ -51,6 +51,8 @@ def train(steps: int, bucket_mb: float) -> None:
             print(f"rank {rank}: training", flush=True)
     print(f"rank {rank}: loss {losses[0]:.2f} -> {losses[-1]:.2f}, weights {digest(net)}, "
           f"flags {fpisa.torch.flags()!r}", flush=True)
+    if not rank:
+        print(*(f"{e.operation} by {e.by}: {e.calls} calls, {e.bytes} bytes" for e in fpisa.torch.report()), sep="\n", flush=True)
 
 
 def main() -> None:

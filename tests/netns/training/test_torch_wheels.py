@@ -42,7 +42,7 @@ def python(tmp_path):
                     "--no-deps", *wheels], check=True)
     requires = subprocess.run([place / "bin" / "python", "-c", "import importlib.metadata as m; print(m.requires('fpisa-torch'))"], check=True,
                               text=True, stdout=subprocess.PIPE).stdout
-    assert f"'torch=={version}'" in requires.replace(" ", ""), requires
+    assert f"'torch=={version}'" in requires.replace(" ", "") and "'fpisa[network]==" in requires.replace(" ", ""), requires
     return str(place / "bin" / "python")
 
 
