@@ -190,6 +190,8 @@ def test_vlan_device_on_a_bridge(bridged):
             "job 2: br0: a bridge removes VLAN tags before its own datapath; run fpisa unload br0 && fpisa load br0.7 --mode skb, or load the bridge's ports")
     assert "for jobs in the VLAN of br0.7, run fpisa load --mode skb on that device" in examine(net.agg)["br0", "vlan"]["text"]
     assert fixes(net.agg, [], "job 1", "port") == "fpisa unload br0 && fpisa load br0.7 --mode skb"
+    assert makes(net, False) == ""  # unloading the last interface ended the job
+    net.check_sum(1, 50000)
 
 
 @pytest.mark.families(spread=True)
