@@ -441,19 +441,20 @@ def test_number_in_use(site):
 
 
 @pytest.mark.families("ipv4", why="test_frontends.py runs mpirun over both")
-def test_mpi(site, tmp_path):
-    """An unchanged program of MPI on two hosts of four ranks gets the exact sums, and each host sends one contribution for each chunk."""
+@pytest.mark.parametrize("each", (EACH, pytest.param(8, marks=pytest.mark.long)))
+def test_mpi(site, tmp_path, each):
+    """An unchanged program of MPI on two hosts of four or eight ranks gets the exact sums, and each host sends one contribution for each chunk."""
     why = mpis.lacking("openmpi")
     if why:
         pytest.skip(why)
     folder, seed = str(tmp_path), draw_seed()
-    rng, hosts = random.Random(seed), mpis.Hosts(site.net, folder, EACH)
+    rng, hosts = random.Random(seed), mpis.Hosts(site.net, folder, each)
     program = mpis.compiled("openmpi", os.path.join(TOP, "tests", "mpi", "bits.c"), folder)
     path = os.path.join(folder, "bits")
-    _, err = mpis.run(hosts.space, "openmpi", RANKS, folder, program, path, seed, *CALLS, hosts=hosts, FPISA_MANAGER=site.net.address,
+    _, err = mpis.run(hosts.space, "openmpi", HOSTS * each, folder, program, path, seed, *CALLS, hosts=hosts, FPISA_MANAGER=site.net.address,
                       FPISA_KEY=site.key, FPISA_MIN_BYTES=0, FPISA_MODE="exact")
     assert "fpisa: " not in err, err
-    files = [open(f"{path}.{r}", "rb") for r in range(RANKS)]
+    files = [open(f"{path}.{r}", "rb") for r in range(HOSTS * each)]
     for call in CALLS:
         check_call(files, call, EXACT, rng)
     assert not any(f.read() for f in files)
