@@ -190,7 +190,7 @@ def built():
 
 def measure(workers, mtu, wanted, names, keep):
     """Measure the points of one stage. Save and print each line immediately."""
-    args = argparse.Namespace(workers=[workers], mtu=mtu, window=WINDOW, udp_gro="on",
+    args = argparse.Namespace(workers=[workers], mtu=mtu, window=WINDOW, udp_gro="on", groups=False,
                               topologies=list(dict.fromkeys(t for p in wanted for t in p.topologies)))
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         stage = collective.Stage(args, folder)

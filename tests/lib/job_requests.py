@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Ranks that speak the messages of doc/manager.md without libfpisa and without a key. Their groups only ask for jobs, as fast as
 possible."""
+import resource
 import socket
 import struct
 import threading
@@ -11,10 +12,18 @@ from lab import ADDRESS, COMMAND_S, PORT
 BYTES, MAGIC, VERSION = 256, 0x47504d46, 4
 JOIN, ASK, BOUND, LEAVE, PENDING, JOINED, BIND, JOB, REFUSED = 1, 3, 4, 5, 17, 18, 19, 20, 23
 MOST = 8  # maximum number of jobs of a group
+CROWD = 4096 + 44  # more connections than may wait for a group
 
 
 def message(kind, body=b"", version=VERSION, number=0):
     return (struct.pack("<IHHQ", MAGIC, version, kind, number) + body).ljust(BYTES, b"\0")
+
+
+def crowd(connect):
+    """Make more connections than may wait for a group, each by connect(i)."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, [max(n, 2 * CROWD) for n in files])
+    return [connect(i) for i in range(CROWD)]
 
 
 class Rank:

@@ -18,7 +18,7 @@ STATED = {
     "adapters/python/pyproject.toml": r'^version = "(.*)"$',
     "adapters/python/fpisa/__init__.py": r'^__version__ = "(.*)"$',
     "adapters/torch/pyproject.toml": r'^version = "(.*)"$',
-    "adapters/torch/setup.py": r'"fpisa == (.*?)"',
+    "adapters/torch/setup.py": r'"fpisa\[network\] == (.*?)"',
     "doc/deploy.md": r"\bfpisa-(?:aggregator|worker):(\d[\w.]*)",
     "deploy/kubernetes/aggregator.yaml": r"\bimage: .*:(.*)$",
     "deploy/kubernetes/manager.yaml": r"\bimage: .*:(.*)$",

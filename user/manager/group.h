@@ -48,7 +48,7 @@ struct manager_make {
 	struct fpisa_address parent;
 	__u16 parent_port;
 	__u32 parent_rank;
-	bool further; /* besides the datapath's earlier jobs of this index; otherwise in their place */
+	__u32 further; /* nonzero: besides the datapath's earlier jobs of this index; otherwise in their place */
 	__u64 token;
 	struct fpisa_address local, other; /* addresses of the datapath; `other` is ::, or has the other family */
 	__u32 workers;

@@ -155,7 +155,7 @@ static void fill_next(const struct agent_jobs *a, struct agent_group *g, const s
 				   .parent = m->root,
 				   .parent_port = m->port,
 				   .parent_rank = m->rank,
-				   .further = m->further,
+				   .further = !!m->further,
 				   .token = m->token,
 				   .local = g->record.local,
 				   .other = g->record.other,

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from groups import Groups
-from job_requests import message
+from job_requests import crowd, message
 from lab import PORT, SLOW, draw_seed, wait_until
 
 pytestmark = pytest.mark.families(spread=True)
@@ -101,7 +101,7 @@ def test_all_of_it(lab, tmp_path):
         leave = str(tmp_path / "leave")
         ranks = g.group("train", range(3), {"sum": "float32", "times": int(150 * SLOW), "pause": 0.05}, {"until": leave}, {"leave": True})
         later = [(send(connect(g), said), heard) for said, heard in LATER]
-        silent = [connect(g, 1) for _ in range(300)]
+        silent = crowd(lambda _: connect(g, 1))
         for said, heard in rng.sample(AT_ONCE, len(AT_ONCE)):
             found = last(send(connect(g), said))
             assert heard in found, (said[:300], heard, found)
