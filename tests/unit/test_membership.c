@@ -2309,6 +2309,24 @@ static void ranks_make_different_calls(void **state)
 	}
 }
 
+/* Ranks of a group of more than eight hear of newcomers once a second, so that messages do not grow with their square. */
+static void many_ranks_wait(void **state)
+{
+	struct world *w = new_world();
+
+	(void)state;
+	for (uint32_t r = 0; r < 9; r++)
+		join(w, call(w, (int)r, r, "key"), "train", r, 16);
+	for (int r = 0; r < 9; r++)
+		assert_int_equal(w->of[r].n, 1);
+	later(w, 1001);
+	for (int r = 0; r < 9; r++) {
+		assert_int_equal(w->of[r].n, 2);
+		assert_last(&w->of[r], FPISA_MANAGER_PENDING);
+		assert_int_equal(last(&w->of[r])->members.ranks[0], 0x1ff);
+	}
+}
+
 static void killed_by_the_administrator(void **state)
 {
 	struct world *w = new_world();
@@ -2600,6 +2618,7 @@ int main(void)
 		cmocka_unit_test(a_rank_cannot_go_on),
 		cmocka_unit_test(a_job_that_is_not_made),
 		cmocka_unit_test(ranks_make_different_calls),
+		cmocka_unit_test(many_ranks_wait),
 		cmocka_unit_test(killed_by_the_administrator),
 		cmocka_unit_test(gathering_is_recorded),
 		cmocka_unit_test(random_orders),

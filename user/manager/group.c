@@ -12,7 +12,8 @@
 #include "lib/base/address.h"
 #include "members.h"
 
-#define PENDING_MS 1000 /* interval at which the ranks of a large group learn which ranks have joined */
+#define TOLD_AT_ONCE 8	/* the largest group whose ranks learn at once which ranks have joined */
+#define PENDING_MS 1000 /* interval at which the ranks of other groups learn it */
 
 /* Refuse an impossible request: tell the caller why, and hang up. */
 __attribute__((format(printf, 5, 6))) static void refuse_caller(struct manager *m, struct manager_caller *c,
@@ -115,12 +116,12 @@ static void tell_pending(struct manager *m, struct manager_group *g, struct mana
 }
 
 /*
- * Tell the waiting ranks that the set of ranks has changed, perhaps by the newcomer `c`. Of a large group, tell only the
- * newcomer now.
+ * Tell the waiting ranks that the set of ranks has changed, perhaps by the newcomer `c`. If there are many, tell only the
+ * newcomer now. Otherwise the messages would grow with the square of the ranks, which may share a connection.
  */
 static void tell_change(struct manager *m, struct manager_group *g, struct manager_caller *c)
 {
-	if (!is_large(g)) {
+	if (g->record.size <= TOLD_AT_ONCE) {
 		tell_pending(m, g, NULL);
 		return;
 	}

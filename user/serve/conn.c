@@ -22,7 +22,9 @@
 #define BACKLOG MANAGER_WAITING
 #define TURN 64	    /* maximum number of messages, or reads of discarded bytes, before other connections get a turn */
 #define STRANGERS 8 /* maximum number of events of connections outside groups, between events of ranks in groups */
-#define ACCEPTS 16  /* maximum number of new connections in one of these events */
+#define SEND_BYTES \
+	(FPISA_MANAGER_SHARED * 8 * FPISA_MANAGER_BYTES) /* of the kernel's queue: 8 messages to each group */
+#define ACCEPTS 16					 /* maximum number of new connections in one of these events */
 
 /* -- sockets ---------------------------------------------------------------- */
 
@@ -525,6 +527,7 @@ static void turn_away(struct conns_of *s, int fd, struct fpisa_address address)
 static void conns_accept(struct conns_of *s)
 {
 	for (int i = 0; i < ACCEPTS; i++) {
+		static const int bytes = SEND_BYTES;
 		union fpisa_sockaddr from, to;
 		socklen_t n = sizeof(from), m = sizeof(to);
 		struct fpisa_address address;
@@ -544,6 +547,7 @@ static void conns_accept(struct conns_of *s)
 			close(fd);
 			continue;
 		}
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 		fpisa_watch(fd);
 		if (s->waiting >= MANAGER_WAITING || s->n >= MANAGER_CONNECTIONS)
 			make_room(s);
