@@ -169,6 +169,51 @@ def test_damaged_pages(worker):
     assert refused > n / 4 and named > 0.9 * refused
 
 
+WRITE_PARTS = """
+import os, pickle, random, sys, pyarrow as pa, pyarrow.parquet as pq
+folder, damaged = sys.argv[1], ["x"] * 3 + ["p"] * 3 + [None] * 6
+random.Random(int(sys.argv[2])).shuffle(damaged)
+for p, damage in enumerate(damaged):
+    path = f"{folder}/parts/p={p}/a.parquet"
+    os.makedirs(os.path.dirname(path))
+    pq.write_table(pa.table({"x": pa.array([p] * 100), "y": pa.array([1] * 100), "p": pa.array(["other"] * 100)}), path, write_page_checksum=True)
+    with pq.ParquetFile(path) as f:
+        columns = [f.metadata.row_group(0).column(i) for i in range(3)]
+    data = bytearray(open(path, "rb").read())
+    for c in columns:
+        if c.path_in_schema == damage:
+            data[c.dictionary_page_offset + c.total_compressed_size - 1] ^= 1
+    open(path, "wb").write(data)
+sys.stdout.buffer.write(pickle.dumps(damaged))"""
+
+CONDITIONS = {"<": int.__lt__, "<=": int.__le__, "=": int.__eq__, "<>": int.__ne__, ">=": int.__ge__, ">": int.__gt__}
+
+
+def test_damaged_pages_not_read(worker):
+    """Damage is no error in a file that --where excludes by its directory, or in a column that a directory's value replaces."""
+    seed, refused, answered = draw_seed(), 0, 0
+    rng = random.Random(seed)
+    damaged = parquet.with_pyarrow(WRITE_PARTS, worker.directory(0), str(seed))
+    for _ in range(40):
+        terms = [(rng.choice(list(CONDITIONS)), rng.randrange(12)) for _ in range(rng.randint(1, 2))]
+        where = [f"p{op}{value}" for op, value in terms] + ["y=1"]
+        read = [p for p in range(12) if all(CONDITIONS[op](p, value) for op, value in terms)]
+        rng.shuffle(where)
+        if rng.random() < 0.1:  # the conditions after this one do not decide which files are read
+            where, files = ["p never null", *where], range(12)
+        else:
+            files = read
+        bad = [p for p in files if damaged[p] == "x"]
+        rows, said = ask(worker, "--by", "p", "--value", "x", "--where", ",".join(where), table="parts")
+        if bad:
+            assert not rows and any(f"parts/p={p}/a.parquet: column x: the page at byte" in said for p in bad), (where, bad, said)
+        else:
+            assert sorted((int(r[0]), int(r[1])) for r in rows) == [(p, 100) for p in read], (where, said)
+        refused, answered = refused + bool(bad), answered + (not bad and bool(read))
+    assert refused and answered
+    assert len(ask(worker, "--by", "p", "--value", "y", table="parts")[0]) == 12  # no query uses column p of the files
+
+
 # -- parquet-testing ----------------------------------------------------------------
 
 def same(x, y, type_):

@@ -12,13 +12,14 @@
 
 /* -- the statement ------------------------------------------------------------------ */
 
-/* Compare the pages of the table's files with their checksums, once. This is a run() of struct scan_check. */
+/* Compare the pages that the statement reads with their checksums. This is a run() of struct scan_check. */
 static int check_pages(void *table)
 {
 	struct partition *t = table;
-	int err = t->pages_checked ? 0 : pages_check(&t->files, &t->schema, t->used);
+	int err = 0;
 
-	t->pages_checked = !err;
+	for (int i = 0; !err && i < t->parquet.n_chosen; i++)
+		err = pages_check(&t->files.file[t->parquet.chosen[i]], &t->schema, t->used);
 	return err;
 }
 

@@ -6,6 +6,8 @@
 #ifndef FPISA_QUERY_FILES_H
 #define FPISA_QUERY_FILES_H
 
+#include <stdbool.h>
+
 #include "identity.h"
 
 #define FILES_MOST 4096 /* maximum number of files of a table */
@@ -16,6 +18,7 @@ struct files {
 		int fd;
 		char *name; /* path from the worker's directory */
 		struct identity identity;
+		bool pages_checked; /* used by pages_check() */
 	} * file;
 };
 

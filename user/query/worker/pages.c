@@ -422,13 +422,13 @@ static int check_file(const struct table_file *f, const struct schema *schema, c
 	return check_footer(&r, f, schema, used);
 }
 
-int pages_check(const struct files *files, const struct schema *schema, const bool used[FPISA_COLUMNS_MOST])
+int pages_check(struct table_file *f, const struct schema *schema, const bool used[FPISA_COLUMNS_MOST])
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	int err = 0;
+	int err;
 
 	pthread_once(&once, fill_table);
-	for (int i = 0; !err && i < files->n; i++)
-		err = check_file(&files->file[i], schema, used);
+	err = f->pages_checked ? 0 : check_file(f, schema, used);
+	f->pages_checked = !err;
 	return err;
 }

@@ -12,10 +12,10 @@
 #include "schema.h"
 
 /*
- * Compare the pages of the columns in `used` with their checksums, in each of the files. Skip pages without a checksum,
- * and files whose structure is not valid, which DuckDB refuses. Return 0, or -EINVAL with the message set, which names
- * the file and the column.
+ * Compare the pages of the columns in `used` with their checksums, once for each open file. Skip pages without a
+ * checksum, and a file whose structure is not valid, which DuckDB refuses. Return 0, or -EINVAL with the message set,
+ * which names the file and the column.
  */
-int pages_check(const struct files *files, const struct schema *schema, const bool used[FPISA_COLUMNS_MOST]);
+int pages_check(struct table_file *f, const struct schema *schema, const bool used[FPISA_COLUMNS_MOST]);
 
 #endif

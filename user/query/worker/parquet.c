@@ -733,14 +733,15 @@ static int choose_by_conditions(struct parquet *q, const struct schema *schema, 
 char *parquet_statement(struct parquet *q, const struct schema *schema, const struct parquet_wanted *want,
 			const char *name)
 {
-	int chosen[FILES_MOST], n = q->files->n;
+	int n = q->files->n;
 
 	for (int i = 0; i < n; i++)
-		chosen[i] = i;
+		q->chosen[i] = i;
 	if (want->places)
-		n = choose_by_places(q, want, chosen);
+		n = choose_by_places(q, want, q->chosen);
 	else if (want->where)
-		n = choose_by_conditions(q, schema, want->where, chosen, name);
+		n = choose_by_conditions(q, schema, want->where, q->chosen, name);
+	q->n_chosen = n;
 	/* A statement without a file is not valid. The first file's rows do not meet the statement's conditions either. */
-	return n < 0 ? NULL : write_statement(q, schema, want, chosen, n ? n : 1);
+	return n < 0 ? NULL : write_statement(q, schema, want, q->chosen, n ? n : 1);
 }

@@ -27,6 +27,7 @@ struct parquet {
 		char type[PARQUET_TYPE];
 	} unlike[FPISA_COLUMNS_MOST]; /* a file whose type is another and does not convert exactly; type "" if none */
 	uint64_t rows;
+	int chosen[FILES_MOST], n_chosen; /* the files that the last statement reads */
 };
 
 /*

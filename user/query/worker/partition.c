@@ -176,7 +176,7 @@ int partition_begin(struct partition *p, const bool used[FPISA_COLUMNS_MOST])
 	int err;
 
 	for (int i = 0; i < FPISA_COLUMNS_MOST; i++)
-		p->used[i] = !used || used[i];
+		p->used[i] = (!used || used[i]) && hive_column(&p->parquet.hive, p->schema.column[i].name) < 0;
 	err = p->kind == ROWS_PARQUET ? check_columns(p, used) :
 					text_open(&p->text, p->files.file[0].fd,
 						  p->kind == ROWS_TBL ? TEXT_TBL : TEXT_CSV, p->file, &p->schema, used);

@@ -19,10 +19,9 @@ struct partition {
 	char file[TABLE_NAME + 16]; /* name of the file or directory for messages */
 	struct schema schema;
 	struct text text;
-	struct parquet parquet; /* used instead of `text` if the file is Parquet */
-	bool used[FPISA_COLUMNS_MOST];
-	bool pages_checked; /* whether the checksums of the Parquet pages of these columns have been compared */
-	bool ours;	    /* the file is temporary, and only this process has it open */
+	struct parquet parquet;	       /* used instead of `text` if the file is Parquet */
+	bool used[FPISA_COLUMNS_MOST]; /* the query uses the files' values of the column */
+	bool ours;		       /* the file is temporary, and only this process has it open */
 	struct identity of_schema;
 };
 
