@@ -393,7 +393,7 @@ struct fpisa_group_options {
 	uint8_t fanout;
 	/*
 	 * 1: share the connection to the manager, and its thread, with all groups of this process that set this and have the
-	 * same `host` and `key_file`. Such a group joins sooner. Groups can be left in any order. 0: an own connection,
+	 * same `host`, `key_file` and key. Such a group joins sooner. Groups can be left in any order. 0: an own connection,
 	 * which a thread in another network namespace needs
 	 */
 	uint8_t share;

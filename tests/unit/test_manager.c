@@ -688,6 +688,39 @@ static void by_a_key(void **state)
 	talk(&keys, 1, NULL, "");
 }
 
+/* Check whether the manager still has the key of a connection, whose messages continue in any case. */
+static void keys_change_under_a_connection(void **state)
+{
+	struct fpisa_psks keys = {.n = 2};
+	const struct fpisa_psk own = psk("train", "00000000", 1);
+	const struct fpisa_psk after[] = {psk("train", "00000001", 1), psk("train", "00000000", 2),
+					  psk("other", "00000000", 1), own};
+	struct fpisa_manager_message ping = good(FPISA_MANAGER_PING);
+	struct ends e;
+
+	(void)state;
+	keys.psk[0] = own;
+	keys.psk[1] = psk("other", "00000001", 4);
+	connect_ends(&e, &keys, 1, &own);
+	for (size_t i = 0; i <= COUNT(after); i++) {
+		e.manager_rc = 0;
+		assert_int_equal(fpisa_channel_send(e.rank, &ping), 0);
+		run_ends(&e);
+		assert_int_equal(e.manager_rc, 1);
+		assert_int_equal(fpisa_channel_key_removed(e.manager), i && i < COUNT(after));
+		keys.psk[0] = after[i % COUNT(after)];
+	}
+	keys.n = 0;
+	assert_true(fpisa_channel_key_removed(e.manager));
+	close_ends(&e);
+	connect_ends(&e, &keys, 1, NULL);
+	fpisa_channel_send(e.rank, &ping);
+	run_ends(&e);
+	assert_int_equal(e.manager_rc, 1);
+	assert_false(fpisa_channel_key_removed(e.manager));
+	close_ends(&e);
+}
+
 static void without_a_common_key(void **state)
 {
 	struct fpisa_psks keys = {.n = 1};
@@ -856,6 +889,7 @@ int main(void)
 		cmocka_unit_test(keys_at_once),
 		cmocka_unit_test(no_more_files),
 		cmocka_unit_test(by_a_key),
+		cmocka_unit_test(keys_change_under_a_connection),
 		cmocka_unit_test(without_a_common_key),
 		cmocka_unit_test(which_keys_there_are),
 		cmocka_unit_test(one_side_has_a_key),

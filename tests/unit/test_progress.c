@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 #include "lib/api.h"
@@ -628,16 +629,47 @@ static void one_engine(void **state)
 	}
 }
 
+/* Check that an engine that lacks one of its two descriptors names the limit of descriptors. */
+static void engine_without_descriptors(void **state)
+{
+	struct rlimit before, few;
+	struct fpisa_engine *e;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	for (rlim_t left = 0; left < 2; left++) {
+		const int next = eventfd(0, 0);
+
+		close(next);
+		few = before;
+		few.rlim_cur = (rlim_t)next + left;
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+		assert_int_equal(fpisa_engine_start(&e), -EMFILE);
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+		assert_string_equal(fpisa_error(),
+				    "cannot start a progress thread: Too many open files; raise the process's limit of "
+				    "open files (ulimit -n)");
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ends_unattended),	   cmocka_unit_test(counts_from_before),
-		cmocka_unit_test(no_elements_are_told),	   cmocka_unit_test(callbacks_chain),
-		cmocka_unit_test(callback_is_told),	   cmocka_unit_test(failed_from_outside),
-		cmocka_unit_test(join_fails_from_outside), cmocka_unit_test(rejoin_beside_a_wait),
-		cmocka_unit_test(closed_beside_a_wait),	   cmocka_unit_test(deadline_unattended),
-		cmocka_unit_test(deadline_of_a_call),	   cmocka_unit_test(sleeps_when_idle),
-		cmocka_unit_test(signals_are_ours),	   cmocka_unit_test(one_engine),
+		cmocka_unit_test(ends_unattended),
+		cmocka_unit_test(counts_from_before),
+		cmocka_unit_test(no_elements_are_told),
+		cmocka_unit_test(callbacks_chain),
+		cmocka_unit_test(callback_is_told),
+		cmocka_unit_test(failed_from_outside),
+		cmocka_unit_test(join_fails_from_outside),
+		cmocka_unit_test(rejoin_beside_a_wait),
+		cmocka_unit_test(closed_beside_a_wait),
+		cmocka_unit_test(deadline_unattended),
+		cmocka_unit_test(deadline_of_a_call),
+		cmocka_unit_test(sleeps_when_idle),
+		cmocka_unit_test(signals_are_ours),
+		cmocka_unit_test(one_engine),
+		cmocka_unit_test(engine_without_descriptors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

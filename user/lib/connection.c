@@ -389,26 +389,15 @@ static void in_child(struct fpisa_fork_hook *h)
 	c->fd = c->wake = -1;
 }
 
-static int take_key(struct fpisa_connection *c, const char *file)
-{
-	int rc;
-
-	if (!*file)
-		return 0;
-	rc = fpisa_psk_last(&c->psk, file);
-	c->has_psk = !rc;
-	return rc;
-}
-
-/* Find a connection with room for another group. */
-static struct fpisa_connection *find_shared(const char *host, const char *key_file)
+/* Find a connection under the key with room for another group. */
+static struct fpisa_connection *find_shared(const char *host, const char *key_file, const struct fpisa_psk *psk)
 {
 	struct fpisa_connection *c;
 
 	fpisa_fork_hold();
 	TAILQ_FOREACH(c, &shared, listed)
 		if (!c->inherited && c->users < FPISA_MANAGER_SHARED && !strcmp(c->host, host) &&
-		    !strcmp(c->key_file, key_file))
+		    !strcmp(c->key_file, key_file) && fpisa_psk_same(&c->psk, psk))
 			break;
 	if (c)
 		c->users++;
@@ -443,16 +432,13 @@ static int enlist(struct fpisa_connection *c)
 	return 0;
 }
 
-int fpisa_connection_get(struct fpisa_connection **out, const char *host, const char *key_file, int shares,
-			 uint64_t limit_ns)
+/* Prepare a connection. Return 0, or -errno with the message set. */
+static int new_connection(struct fpisa_connection **out, const char *host, const char *key_file,
+			  const struct fpisa_psk *psk, int shares, uint64_t limit_ns)
 {
-	struct fpisa_connection *c = shares ? find_shared(host, key_file) : NULL;
+	struct fpisa_connection *c = calloc(1, sizeof(*c));
 	int rc;
 
-	*out = c;
-	if (c)
-		return 0;
-	c = calloc(1, sizeof(*c));
 	if (!c)
 		return fpisa_fail(-ENOMEM, "not enough memory for a connection; " FPISA_MORE_MEMORY);
 	c->fd = c->wake = -1;
@@ -462,12 +448,12 @@ int fpisa_connection_get(struct fpisa_connection **out, const char *host, const 
 	pthread_cond_init(&c->changed, NULL);
 	snprintf(c->host, sizeof(c->host), "%s", host);
 	snprintf(c->key_file, sizeof(c->key_file), "%s", key_file);
+	c->psk = *psk;
+	c->has_psk = *key_file != 0;
 	/* A text that does not fit is not shared, because another text might begin with the same characters. */
 	shares &= strlen(host) < sizeof(c->host) && strlen(key_file) < sizeof(c->key_file);
 	c->addresses = fpisa_find_host(host, limit_ns, c->to);
-	rc = c->addresses < 0 ? c->addresses : take_key(c, key_file);
-	if (!rc)
-		rc = open_wake(c);
+	rc = c->addresses < 0 ? c->addresses : open_wake(c);
 	if (!rc) {
 		c->shared = shares;
 		rc = enlist(c);
@@ -477,6 +463,21 @@ int fpisa_connection_get(struct fpisa_connection **out, const char *host, const 
 		fpisa_connection_put(c);
 	else
 		*out = c;
+	return rc;
+}
+
+int fpisa_connection_get(struct fpisa_connection **out, const char *host, const char *key_file, int shares,
+			 uint64_t limit_ns)
+{
+	struct fpisa_psk psk = {0};
+	int rc = *key_file ? fpisa_psk_last(&psk, key_file) : 0;
+
+	*out = NULL;
+	if (!rc && shares)
+		*out = find_shared(host, key_file, &psk);
+	if (!rc && !*out)
+		rc = new_connection(out, host, key_file, &psk, shares, limit_ns);
+	explicit_bzero(&psk, sizeof(psk));
 	return rc;
 }
 

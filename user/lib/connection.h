@@ -60,9 +60,9 @@ struct fpisa_connection {
 };
 
 /*
- * Find a connection of this process to the host with the key file that is shared, if `shares` is set. If there is none,
- * prepare one: look up the name of the host for at most limit_ns, and read the last key of the file, if there is one.
- * Return 0, or -errno with the message set.
+ * Read the last key of the key file, if there is one. If `shares` is set, find a shared connection of this process to
+ * the host with the same file and key. If there is none, prepare one, and look up the name of the host for at most
+ * limit_ns. Return 0, or -errno with the message set.
  */
 int fpisa_connection_get(struct fpisa_connection **c, const char *host, const char *key_file, int shares,
 			 uint64_t limit_ns);

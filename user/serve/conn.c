@@ -328,19 +328,45 @@ static void become_known(struct conns_of *s, struct conn *c)
 		c->deaf = true; /* conns_tick() ends the connection */
 }
 
-/* Refuse a group that is one too many for its connection. The other groups of the connection continue. */
-static void refuse_member(struct conns_of *s, struct conn *c, __u64 number)
+/* Refuse one group of a connection. The other groups of the connection continue. */
+static void refuse_member(struct conns_of *s, struct conn_member *member, enum fpisa_manager_reason reason,
+			  const char *text)
 {
-	static const char text[] = "the connection has too many groups; join with another connection";
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_REFUSED);
+
+	m.refusal.reason = (__u16)reason;
+	m.refusal.index = FPISA_MANAGER_NO_JOB;
+	snprintf(m.refusal.text, sizeof(m.refusal.text), "%s", text);
+	s->manager->count.refused[reason]++;
+	conn_refused(s, &member->conn->first.caller, reason, text);
+	conn_send(s, &member->caller, &m);
+}
+
+/* Refuse a group that is one too many for its connection. */
+static void refuse_one_more(struct conns_of *s, struct conn *c, __u64 number)
+{
 	struct conn_member member = {.conn = c, .number = number};
 
 	c->highest = number;
-	m.refusal.reason = FPISA_MANAGER_R_busy;
-	m.refusal.index = FPISA_MANAGER_NO_JOB;
-	memcpy(m.refusal.text, text, sizeof(text));
-	note_refusal(s, c, FPISA_MANAGER_R_busy, text);
-	conn_send(s, &member.caller, &m);
+	refuse_member(s, &member, FPISA_MANAGER_R_busy,
+		      "the connection has too many groups; join with another connection");
+}
+
+static void refuse_removed_key(struct conns_of *s, struct conn_member *member)
+{
+	char text[FPISA_MANAGER_TEXT];
+
+	snprintf(text, sizeof(text), "the manager does not accept key %s; add its line to the manager's key file",
+		 fpisa_channel_identity(member->conn->channel));
+	refuse_member(s, member, FPISA_MANAGER_R_key, text);
+	conn_hang_up(s, &member->caller);
+}
+
+/* Return whether the message lets a rank take part in a group, although the key of its connection has been removed. */
+static bool lacks_key(const struct conn_member *member, const struct fpisa_manager_message *m)
+{
+	return (m->type == FPISA_MANAGER_JOIN || m->type == FPISA_MANAGER_RETURN) && !is_member(member) &&
+	       fpisa_channel_key_removed(member->conn->channel);
 }
 
 /*
@@ -355,7 +381,7 @@ static struct conn_member *member_of(struct conns_of *s, struct conn *c, const s
 	if (member || number <= c->highest)
 		return member;
 	if (c->n_others == FPISA_MANAGER_SHARED) {
-		refuse_member(s, c, number);
+		refuse_one_more(s, c, number);
 		return NULL;
 	}
 	member = add_member(c, number);
@@ -375,7 +401,10 @@ static void take(struct conns_of *s, struct conn *c, const struct fpisa_manager_
 		return;
 	if (m->type == FPISA_MANAGER_JOIN)
 		member->caller.here = fpisa_address_is_here(&member->caller.address);
-	manager_message(s->manager, &member->caller, m);
+	if (lacks_key(member, m))
+		refuse_removed_key(s, member);
+	else
+		manager_message(s->manager, &member->caller, m);
 	remove_ended(c);
 	if (!is_known(c))
 		return;

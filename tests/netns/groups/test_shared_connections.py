@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Test groups of a process that share its connection to the manager (options.share)."""
 import os
+import shutil
 import struct
 import time
 
@@ -11,7 +12,7 @@ from job_requests import JOINED, LEAVE, PENDING, REFUSED
 from groups import Groups
 from lab import PORT, SLOW, once_within, wait_until
 
-ECONNRESET, EEXIST = 104, 17
+EACCES, EEXIST, ENOENT, ECONNRESET = 13, 17, 2, 104
 pytestmark = pytest.mark.families(spread=True)
 
 
@@ -115,6 +116,83 @@ def test_refused(groups):
     assert [a["rc"] for a in answers] == [0, 0, -EEXIST, 0, 0, 0], answers
     assert "group taken: a group of this name exists" in answers[2]["error"]
     assert connections(g) == 2
+
+
+@pytest.fixture
+def own_key(groups, tmp_path):
+    """Yield groups of one worker, a file with a copy of the manager's key, and start(), which starts a rank that makes steps in group
+    "first", then waits for pass_on(), then tries to join "second" and makes the steps of the arguments."""
+    g = groups(1)
+    own, go = str(tmp_path / "own"), str(tmp_path / "go")
+    shutil.copy(g.key, own)
+
+    def start(share, *steps):
+        rank = g.start(0, "first", 0, 1, {"sum": "float32"}, {"until": go}, {"join": "second", "rank": 0, "size": 1, "anyway": True}, *steps,
+                       hold=True, share=share, key_file=own)
+        assert [rank.line()["rc"] for _ in range(2)] == [0, 0]
+        return rank
+
+    def pass_on():
+        with open(go, "w"):
+            pass
+
+    return g, own, start, pass_on
+
+
+def new_key(g, name):
+    """Replace the manager's keys by a new key."""
+    os.unlink(g.key)
+    g.net.fpisa("key", "new", name, g.key)
+    assert g.read_again() == "configuration read again; keys: 1\n"
+
+
+@pytest.mark.parametrize("share", (1, 0))
+def test_a_key_is_removed(own_key, tmp_path, share):
+    """A rank whose key the manager no longer has cannot join another group, over a new connection or over the one that it has. Its group
+    goes on. When the manager has the key again, the rank can join."""
+    g, own, start, pass_on = own_key
+    again = str(tmp_path / "again")
+    rank = start(share, {"sum": "int32"}, {"until": again}, {"join": "third", "rank": 0, "size": 1}, {"in": "third", "sum": "float32"})
+    new_key(g, "train")
+    pass_on()
+    answer = rank.line()
+    with open(own) as f:
+        identity = f.read().rsplit(":", 1)[0]
+    assert answer["rc"] == -EACCES and f"the manager does not accept key {identity}" in answer["error"], answer
+    assert rank.line()["rc"] == 0
+    assert [group["name"] for group in g.net.json("group", "list")] == ["first"]
+    assert connections(g) == 1
+    shutil.copy(own, g.key)
+    assert g.read_again() == "configuration read again; keys: 1\n"
+    with open(again, "w"):
+        assert [rank.line()["rc"] for _ in range(2)] == [0, 0]
+    assert connections(g) == (1 if share else 2)
+
+
+@pytest.mark.parametrize("share", (1, 0))
+def test_a_key_is_replaced(own_key, share):
+    """A group that a rank joins after its key file has changed belongs to the new key. The next group of the same key shares its connection."""
+    g, own, start, pass_on = own_key
+    rank = start(share, {"in": "second", "sum": "float32"}, {"join": "third", "rank": 0, "size": 1}, {"sum": "float32"})
+    new_key(g, "other")
+    shutil.copy(g.key, own)
+    pass_on()
+    answers = [rank.line() for _ in range(4)]
+    assert [a["rc"] for a in answers] == [0] * 4, answers
+    assert {group["name"]: group["key"] for group in g.net.json("group", "list")} == {"first": "train", "second": "other", "third": "other"}
+    assert connections(g) == (2 if share else 3)
+
+
+@pytest.mark.parametrize("share", (1, 0))
+def test_a_key_file_disappears(own_key, share):
+    """Without its key file, a rank cannot join another group. The error names the file."""
+    g, own, start, pass_on = own_key
+    rank = start(share, {"sum": "int32"})
+    os.unlink(own)
+    pass_on()
+    answers = [rank.line() for _ in range(2)]
+    assert [a["rc"] for a in answers] == [-ENOENT, 0] and f"{own}: No such file or directory; create a key file" in answers[0]["error"], answers
+    assert connections(g) == 1
 
 
 def test_restart(groups):

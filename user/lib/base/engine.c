@@ -193,8 +193,8 @@ int fpisa_engine_start(struct fpisa_engine **out)
 	if (rc) {
 		e->thread = 0;
 		fpisa_engine_stop(e);
-		return fpisa_fail(rc, "cannot start a progress thread: %s; end other threads, or raise ulimit -u",
-				  strerror(-rc));
+		return fpisa_fail(rc, "cannot start a progress thread: %s; %s", strerror(-rc),
+				  fpisa_hint(rc, "end other threads, or raise ulimit -u"));
 	}
 	*out = e;
 	return 0;

@@ -29,10 +29,9 @@ struct fpisa_channel {
 	int refused_in_clear;	      /* the other side has answered the handshake with an unencrypted message */
 	int other_version;	      /* the other side has another version of the protocol */
 	fpisa_channel_check *check;
-	const struct fpisa_psks *keys; /* keys of a manager */
-	const struct fpisa_psk *psk;   /* key of a rank */
-	/* only at a manager: name of the key with which the other side authenticated */
-	char name[FPISA_PSK_NAME];
+	const struct fpisa_psks *keys;	   /* keys of a manager */
+	const struct fpisa_psk *psk;	   /* key of a rank */
+	struct fpisa_psk peer;		   /* only at a manager: key with which the other side authenticated */
 	char identity[FPISA_PSK_IDENTITY]; /* identity of the key that the other side claims to have */
 	const struct fpisa_tls *tls;
 	gnutls_session_t session; /* TLS session; NULL: no TLS */
@@ -126,8 +125,8 @@ static int find_key(gnutls_session_t session, const char *identity, gnutls_datum
 		return -1;
 	memcpy(key->data, psk->secret, sizeof(psk->secret));
 	key->size = sizeof(psk->secret);
-	/* Copy the name, because the keys may change during the connection. */
-	memcpy(c->name, psk->name, sizeof(c->name));
+	/* Copy the key, because the keys may change during the connection. */
+	c->peer = *psk;
 	return 0;
 }
 
@@ -425,7 +424,14 @@ int fpisa_channel_other_version(const struct fpisa_channel *c)
 
 const char *fpisa_channel_name(const struct fpisa_channel *c)
 {
-	return c->session ? c->name : "";
+	return c->session ? c->peer.name : "";
+}
+
+int fpisa_channel_key_removed(const struct fpisa_channel *c)
+{
+	const struct fpisa_psk *now = c->session ? fpisa_psk_find(c->keys, c->identity) : NULL;
+
+	return c->session && !(now && fpisa_psk_same(now, &c->peer));
 }
 
 const char *fpisa_channel_identity(const struct fpisa_channel *c)
@@ -508,5 +514,6 @@ void fpisa_channel_close(struct fpisa_channel *c)
 	if (c->fd >= 0)
 		close(c->fd);
 	explicit_bzero(&c->taken, sizeof(c->taken));
+	explicit_bzero(&c->peer, sizeof(c->peer));
 	free(c);
 }

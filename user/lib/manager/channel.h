@@ -65,6 +65,12 @@ void fpisa_channel_turn_away(int fd, enum fpisa_manager_reason reason, const cha
 const char *fpisa_channel_name(const struct fpisa_channel *c);
 
 /*
+ * Return whether the peer of an open channel has authenticated by a key that the manager no longer has. Without a key
+ * return 0.
+ */
+int fpisa_channel_key_removed(const struct fpisa_channel *c);
+
+/*
  * Return the identity with which the other side began a handshake, even if the key does not exist or the other side
  * does not have it. Return "" if there is no identity, or if it is invalid.
  */

@@ -65,6 +65,11 @@ int fpisa_psk_identity_valid(const char *identity)
 	       strspn(id + 1, DIGITS) == FPISA_PSK_ID - 1;
 }
 
+int fpisa_psk_same(const struct fpisa_psk *a, const struct fpisa_psk *b)
+{
+	return !strcmp(a->name, b->name) && !strcmp(a->id, b->id) && !memcmp(a->secret, b->secret, sizeof(a->secret));
+}
+
 void fpisa_psk_identity(const struct fpisa_psk *psk, char identity[FPISA_PSK_IDENTITY])
 {
 	snprintf(identity, FPISA_PSK_IDENTITY, "%s:%s", psk->name, psk->id);

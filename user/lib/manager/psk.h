@@ -52,6 +52,9 @@ const struct fpisa_psk *fpisa_psk_find(const struct fpisa_psks *keys, const char
 /* Return whether the identity has the form NAME:ID. */
 int fpisa_psk_identity_valid(const char *identity);
 
+/* Return whether both are the same key. */
+int fpisa_psk_same(const struct fpisa_psk *a, const struct fpisa_psk *b);
+
 void fpisa_psk_identity(const struct fpisa_psk *psk, char identity[FPISA_PSK_IDENTITY]);
 
 /*
