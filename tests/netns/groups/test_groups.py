@@ -641,10 +641,14 @@ def test_keys_are_changed_under_a_group(groups, tmp_path):
         # The name still belongs to the first group, so a rank with the other key is refused.
         answer = g.start(0, "train", 0, 2, key_file=new).line()
         assert answer["rc"] == -EEXIST
+        # Each sum gives at least one result.
+        job, = (j["job"] for j in g.jobs())
+        so_far = g.net.counters(job, PIN)["v_result"]
+        wait_until("sums after the changes", lambda: g.net.counters(job, PIN)["v_result"] > so_far + 10)
         killed = time.monotonic()
         ranks[0].kill()
         answer = ranks[1].line()
-        assert answer["rc"] == -ECONNRESET and answer["missing"] == 1 and answer["calls"] > 10, answer
+        assert answer["rc"] == -ECONNRESET and answer["missing"] == 1 and answer["calls"] > 0, answer
         ranks[1].kill()
         g.empty()
         return answer["ended"] - killed
