@@ -37,6 +37,8 @@ join. Its "gnutls" says whether the library was loaded before the join and after
     {"parts": COUNT, "times": N} reduce-scatter COUNT floats N times in equal parts; "wrong" counts wrong values
     {"barrier": true}            make a barrier
     {"sleep": SECONDS}           do nothing, no answer
+    {"storm": N, "threads": T, "taken": NAME}    let T threads join a group of their own, sum and leave N times. With "taken", every second
+                                 thread joins NAME instead, which must be refused. "errors" are the unexpected ones
     {"until": PATH}              do nothing until this file exists, no answer
     {"fork": true}               leave a child behind that does nothing, no answer
     {"leave": true}              leave the group
@@ -375,13 +377,42 @@ class Member:
             t.join()
         return self.answer(min(rcs), began, errors=sorted(set(errors)))
 
+    def storm(self, step):
+        began, errors = time.monotonic(), []
+        options = {k: v.encode() if isinstance(v, str) else v for k, v in self.at[1].items()}
+
+        def work(thread):
+            pause, taken = random.Random(thread), "taken" in step and thread % 2
+            o, group, out = Options(size=ctypes.sizeof(Options), **options), ctypes.c_void_p(), (ctypes.c_int32 * 1)()
+            for i in range(step["storm"]):
+                time.sleep(pause.uniform(0, 0.003))
+                name = step["taken"] if taken else f"storm{thread}.{i}"
+                rc = self.lib.fpisa_group_join(ctypes.byref(group), self.at[0].encode(), name.encode(), 0, 1, ctypes.byref(o))
+                if rc != -errno.EEXIST * taken:
+                    errors.append(f"join: {rc}: {self.lib.fpisa_error().decode()}")
+                if rc:
+                    continue
+                values = (ctypes.c_int32 * 1)(thread)
+                rc = self.lib.fpisa_group_allreduce(group, values, out, 1, TYPES["int32"][0], SUM, 1.0, None)
+                if rc or out[0] != thread:
+                    errors.append(f"sum: {rc}: {self.lib.fpisa_error().decode()}: {out[0]}")
+                self.lib.fpisa_group_leave(group)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(step["threads"])]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        return self.answer(0, began, errors=errors)
+
     def step(self, step):
         if "in" in step:
             return self.others[step.pop("in")].step(step)
         if "join" in step:
             other = self.others[step["join"]] = Member(self.library)
             return other.join(self.at[0], step["join"], step["rank"], step["size"], self.at[1])
-        for name, does in (("crowd", self.crowd), ("check", self.check), ("parts", self.parts), ("sum", self.sum), ("broadcast", self.broadcast), ("threads", self.threads),
+        for name, does in (("crowd", self.crowd), ("storm", self.storm), ("check", self.check), ("parts", self.parts), ("sum", self.sum),
+                           ("broadcast", self.broadcast), ("threads", self.threads),
                            ("within", self.within), ("callback", self.callback), ("words", self.words), ("scatter", self.scatter), ("queue", self.queue)):
             if name in step:
                 return does(step)

@@ -141,6 +141,8 @@ static int call_manager(struct fpisa_connection *c)
 	int rc, error = 0;
 	socklen_t n = sizeof(error);
 
+	c->parted = 0;
+	c->heard &= any(c, fpisa_link_is_joined); /* without such a link, connect as the first time */
 	note_last_calls(c);
 	rc = open_socket(c);
 	if (!rc)
@@ -188,6 +190,15 @@ static int try_next(struct fpisa_connection *c, int rc)
 	return again;
 }
 
+/*
+ * Return whether the link's JOIN may have crossed the end of the connection's last other group, for which the manager
+ * closes the connection. The link then sends JOIN over another connection.
+ */
+static int was_crossed(const struct fpisa_connection *c, struct fpisa_link *l, int rc)
+{
+	return rc == -ECONNRESET && c->parted && fpisa_link_is_unanswered(l);
+}
+
 /* Handle the end of the connection. */
 static void connection_ended(struct fpisa_connection *c, int rc)
 {
@@ -200,7 +211,8 @@ static void connection_ended(struct fpisa_connection *c, int rc)
 	snprintf(why, sizeof(why), "%s", fpisa_error());
 	if (!try_next(c, rc))
 		EACH_LINK(l, c)
-			fpisa_link_lost(l, rc, why);
+			if (!was_crossed(c, l, rc))
+				fpisa_link_lost(l, rc, why);
 }
 
 /* -- the thread ------------------------------------------------------------------ */
@@ -234,8 +246,10 @@ static void hear(struct fpisa_connection *c, const struct fpisa_manager_message 
 	if (m->type == FPISA_MANAGER_PONG)
 		return;
 	EACH_LINK(l, c)
-		if (m->number == l->number || m->number == FPISA_MANAGER_EVERY)
+		if (m->number == l->number || m->number == FPISA_MANAGER_EVERY) {
 			fpisa_link_hear(l, m);
+			c->parted |= !fpisa_link_wants(l);
+		}
 }
 
 /* Wait until another thread wakes this thread, the connection has news, or `ms` have passed. */
@@ -287,9 +301,13 @@ static void hear_out(struct fpisa_connection *c, uint64_t until)
 	}
 }
 
+/* Return whether no other link uses the present connection. Links that have not been greeted can use the next one. */
 static int is_alone(struct fpisa_connection *c, const struct fpisa_link *l)
 {
-	return next_link(c, NULL) == l && !next_link(c, l);
+	EACH_LINK(other, c)
+		if (other != l && other->greeted)
+			return 0;
+	return 1;
 }
 
 /*
@@ -310,9 +328,10 @@ static int let_go(struct fpisa_connection *c, struct fpisa_link *l, int failed)
 		return 1;
 	if (!l->leave_sent && fpisa_link_leave(l))
 		return 1;
-	l->leave_sent = 1;
+	l->leave_sent = c->parted = 1;
 	if (is_alone(c, l)) {
 		hear_out(c, l->leave_ns);
+		drop(c);
 		return 1;
 	}
 	return fpisa_channel_open(c->channel) && !fpisa_channel_flush(c->channel) && fpisa_channel_flushed(c->channel);

@@ -47,9 +47,10 @@ struct fpisa_connection {
 	uint64_t ping_ns;	       /* time of the next PING */
 	int at;			       /* index in `to` of the address that is being tried, or has answered */
 	int silent;		       /* an address has been tried and has not answered */
-	int heard;		       /* the manager has answered at least once */
-	uint64_t heard_ns;	       /* time of the manager's last answer, or of the start of the thread */
-	uint32_t rate; /* rate of the interface that leads to the manager; frames use the same interface */
+	int heard;	   /* the manager has answered; 0 again when the thread connects and no group is complete */
+	int parted;	   /* a group has ended over the present connection */
+	uint64_t heard_ns; /* time of the manager's last answer, or of the start of the thread */
+	uint32_t rate;	   /* rate of the interface that leads to the manager; frames use the same interface */
 
 	pthread_mutex_t lock; /* lock for all members that follow; take it before the lock of a link */
 	pthread_cond_t changed;

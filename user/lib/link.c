@@ -53,6 +53,16 @@ int fpisa_link_wants(struct fpisa_link *l)
 	return under_lock(l, wants);
 }
 
+static int is_unanswered(const struct fpisa_link *l)
+{
+	return !l->joined && !l->told_pending && !l->error;
+}
+
+int fpisa_link_is_unanswered(struct fpisa_link *l)
+{
+	return under_lock(l, is_unanswered);
+}
+
 /* -- telling the manager ---------------------------------------------------------- */
 
 /* Send a message with the link's number. Return 0, or -errno with the message set. */

@@ -130,9 +130,10 @@ void fpisa_link_lost(struct fpisa_link *l, int rc, const char *why);
 /* Fail the group if the manager, or the manager and the aggregator, have been silent for too long. */
 void fpisa_link_check(struct fpisa_link *l, uint64_t now);
 
-int fpisa_link_is_joined(struct fpisa_link *l);	  /* return whether all ranks have joined */
-int fpisa_link_is_stopping(struct fpisa_link *l); /* return whether the link is to be removed */
-int fpisa_link_wants(struct fpisa_link *l);	  /* return whether the link needs a connection */
+int fpisa_link_is_joined(struct fpisa_link *l);	    /* return whether all ranks have joined */
+int fpisa_link_is_stopping(struct fpisa_link *l);   /* return whether the link is to be removed */
+int fpisa_link_wants(struct fpisa_link *l);	    /* return whether the link needs a connection */
+int fpisa_link_is_unanswered(struct fpisa_link *l); /* return whether the manager has not answered the rank's JOIN */
 
 /* -- messages.c ------------------------------------------------------------------ */
 

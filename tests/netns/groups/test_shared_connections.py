@@ -195,6 +195,21 @@ def test_a_key_file_disappears(own_key, share):
     assert connections(g) == 1
 
 
+@pytest.mark.parametrize("threads,taken", ((2, False), (8, False), (8, True)))
+def test_joins_while_the_last_group_ends(groups, threads, taken):
+    """Threads join and leave groups of their own over one connection, and every join succeeds, although the connection's last group often
+    leaves at that time. With `taken`, the manager often refuses the last group."""
+    g = groups(2)
+    other = g.start(1, "taken", 0, 1, hold=True)
+    assert other.line()["rc"] == 0
+    storm = {"storm": 400 // threads, "threads": threads, **({"taken": "taken"} if taken else {})}
+    rank = g.start(0, "own", 0, 1, {"leave": True}, storm, hold=True, share=1)
+    assert [rank.line()["rc"] for _ in range(2)] == [0, 0]
+    answer = rank.line()
+    assert answer["errors"] == [], (len(answer["errors"]), set(answer["errors"]))
+    assert {group["name"] for group in g.net.json("group", "list")} == {"taken"}
+
+
 def test_restart(groups):
     """After a restart of the manager, all groups of the connection return, and get jobs for further types."""
     g = groups(4)

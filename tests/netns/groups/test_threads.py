@@ -71,6 +71,15 @@ def test_calls_of_every_kind(groups, tmp_path):
     assert reports(tmp_path) == ""
 
 
+def test_shared_connection(groups, tmp_path):
+    """No race while threads join and leave groups that share a connection, which often ends with its last group."""
+    rank = groups.start(0, "own", 0, 1, {"leave": True}, {"storm": 50, "threads": 4}, share=1)
+    answers = [rank.line() for _ in range(3)]
+    assert [a["rc"] for a in answers] == [0, 0, 0] and answers[2]["errors"] == [], answers
+    assert rank.process.wait(60 * SLOW) == 0, reports(tmp_path)
+    assert reports(tmp_path) == ""
+
+
 def test_errors_of_every_kind(groups, tmp_path):
     """No kind of error has a race: the manager dies and is restarted, a rank is killed in a call, a name is taken, a rank never joins."""
     forever = {"sum": "float32", "times": FOR_EVER}
