@@ -27,6 +27,7 @@ static void fill_rank(struct input *in, struct fpisa_manager_message *m)
 		break;
 	case FPISA_MANAGER_LEAVE:
 		m->leave.calls = a;
+		m->leave.no_results = b < a ? b : 0;
 		break;
 	case FPISA_MANAGER_FAILED:
 		m->refusal.reason = b & 1 ? FPISA_MANAGER_R_differs : FPISA_MANAGER_R_failed;

@@ -72,12 +72,12 @@ static struct fpisa_manager_message good(enum fpisa_manager_type type)
 		m.members.cause = FPISA_MANAGER_BROKE;
 		break;
 	case FPISA_MANAGER_LEFT:
-		m.left.calls = ~0ull;
+		m.left.calls = m.left.no_results = ~0u;
 		m.left.first = 3072;
 		m.left.ranks[15] = 1;
 		break;
 	case FPISA_MANAGER_LEAVE:
-		m.leave.calls = ~0ull;
+		m.leave.calls = m.leave.no_results = ~0u;
 		break;
 	case FPISA_MANAGER_REFUSED:
 		m.refusal.reason = FPISA_MANAGER_R_datapath;
@@ -328,10 +328,12 @@ static void bounds(void **state)
 	WRONG(JOINED, joined.secret, 0);
 	WRONG(JOINED, joined.home[63], 17);
 	WRONG(GONE, members.cause, 6);
-	WRONG(LEAVE, body[8], 1);
+	WRONG(LEAVE, leave.calls, ~0u - 1);
+	WRONG(LEAVE, leave.zero, 1);
+	WRONG(LEAVE, body[16], 1);
 	WRONG(LEFT, left.first, 64);
 	WRONG(LEFT, left.first, 4096);
-	WRONG(LEFT, left.zero, 1);
+	WRONG(LEFT, left.calls, ~0u - 1);
 	WRONG(REFUSED, refusal.reason, 0);
 	WRONG(REFUSED, refusal.reason, FPISA_MANAGER_R_END);
 	WRONG(REFUSED, refusal.index, 8);

@@ -2130,6 +2130,36 @@ static void refused_before_it_asks(void **state)
 	assert_true(m[1].refusal.index == 0 && m[1].refusal.reason == FPISA_MANAGER_R_format);
 }
 
+/* Check that a rank learns of each rank that has left how many of its last calls ended without results, also when it reconnects. */
+static void calls_without_results(void **state)
+{
+	const uint32_t without[] = {0, 2, 0};
+	struct world *w = new_world();
+	struct fpisa_manager_message joined;
+
+	(void)state;
+	gather(w, 0, 4, "train", "key");
+	joined = *last(&w->of[3]);
+	for (int i = 0; i < 3; i++) {
+		struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_LEAVE);
+
+		msg.leave.calls = 5;
+		msg.leave.no_results = without[i];
+		say(w, &w->of[i], &msg);
+		assert_last(&w->of[3], FPISA_MANAGER_LEFT);
+		assert_int_equal(last(&w->of[3])->left.ranks[0], 1 << i);
+		assert_int_equal(last(&w->of[3])->left.no_results, without[i]);
+	}
+	come_back(w, &w->of[5], 4, &joined, 3, 4, "train");
+	assert_int_equal(w->of[5].n, 3);
+	for (int i = 1; i < 3; i++) {
+		const struct fpisa_manager_left *left = &w->of[5].inbox[i].left;
+
+		assert_int_equal(w->of[5].inbox[i].type, FPISA_MANAGER_LEFT);
+		assert_true(left->calls == 5 && left->no_results == without[i - 1] && left->ranks[0] == (i == 1 ? 5 : 2));
+	}
+}
+
 /* Check that one key cannot occupy all places with groups that half of their ranks have left. */
 static void groups_that_do_not_end(void **state)
 {
@@ -2601,6 +2631,7 @@ int main(void)
 		cmocka_unit_test(nothing_was_held),
 		cmocka_unit_test(different_jobs),
 		cmocka_unit_test(refused_before_it_asks),
+		cmocka_unit_test(calls_without_results),
 		cmocka_unit_test(groups_that_do_not_end),
 		cmocka_unit_test(another_job_of_the_same_index),
 		cmocka_unit_test(limits),

@@ -45,7 +45,7 @@ struct group_rank {
 	 * precede the leaves, which are in the order of their lowest ranks.
 	 */
 	__u32 leaf;
-	__u32 zero;
+	__u32 no_results; /* how many of the last calls ended without results */
 };
 
 struct group_record {

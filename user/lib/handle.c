@@ -246,7 +246,11 @@ void fpisa_handle_standing(struct fpisa *f, struct fpisa_standing *s)
 	int locked = fpisa_look(f);
 
 	*s = (struct fpisa_standing){
-		.error = f->error, .first_unfinished = f->unfinished, .unfinished_barrier = f->unfinished_barrier};
+		.error = f->error,
+		.first_unfinished = f->unfinished,
+		.unfinished_barrier = f->unfinished_barrier,
+		.last_whole = f->last_whole,
+	};
 	snprintf(s->message, sizeof(s->message), "%s", f->message);
 	s->failed = f->missing;
 	TAILQ_FOREACH(r, &f->requests, link) {
@@ -259,6 +263,7 @@ void fpisa_handle_standing(struct fpisa *f, struct fpisa_standing *s)
 	if (r) {
 		s->number = r->number;
 		s->tag = r->tag;
+		s->count = r->count;
 		s->stuck_ns = f->result_ns > f->waiting_ns ? f->result_ns : f->waiting_ns;
 		slot = fpisa_is_held(&f->shared) ? NULL : fpisa_oldest_slot(f, &shard);
 		s->missing = slot ? fpisa_ranks_of(f, fpisa_slot_missing(slot)) : fpisa_not_joined(f);

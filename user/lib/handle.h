@@ -121,6 +121,7 @@ struct fpisa {
 	/* lowest number, in the group, of a call that was released without all of its results; 0: none */
 	uint64_t unfinished;
 	uint64_t unfinished_barrier; /* lowest number of an unfinished barrier; 0: none */
+	uint64_t last_whole;	     /* highest number of a call that got all of its results; 0: none */
 	int error;		     /* the handle's error until it rejoins */
 	char message[FPISA_MESSAGE_SIZE];
 	struct fpisa_ranks missing; /* ranks that fpisa_missing() returns, which are ranks of the group */
@@ -253,11 +254,12 @@ struct fpisa_standing {
 	int error; /* error of the handle, with its message; 0: none */
 	char message[FPISA_MESSAGE_SIZE];
 	struct fpisa_ranks failed; /* ranks that the error names */
-	/* oldest request that lacks results; number 0: no such request, or the handle is not in a group */
-	uint64_t number, tag;
+	/* oldest request that lacks results, and its elements; number 0: no such request, or the handle is not in a group */
+	uint64_t number, tag, count;
 	/* lowest number of a request without all of its results, including released requests; 0: none */
 	uint64_t first_unfinished;
 	uint64_t unfinished_barrier; /* lowest number of an unfinished barrier; 0: none */
+	uint64_t last_whole;	     /* highest number of a call that got all of its results; 0: none */
 	uint64_t stuck_ns;	     /* time since which the oldest request has received no result; 0: none */
 	struct fpisa_ranks missing;  /* ranks for which the request waits, as far as known */
 };

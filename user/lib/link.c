@@ -268,13 +268,8 @@ static void tell_waits(struct fpisa_link *l)
 	const uint64_t now = fpisa_now();
 	struct fpisa_standing s;
 
-	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
-		if (!l->job[k].handle)
-			continue;
-		fpisa_handle_standing(l->job[k].handle, &s);
-		if (s.number && (!m.waits.call || s.number < m.waits.call))
-			m.waits = (struct fpisa_manager_waits){s.number, s.tag};
-	}
+	fpisa_link_oldest(l, &s);
+	m.waits = (struct fpisa_manager_waits){s.number, s.tag};
 	if (m.waits.call != l->waits.call) {
 		l->waits = m.waits;
 		l->waits_ns = now;
@@ -307,6 +302,23 @@ void fpisa_link_lost(struct fpisa_link *l, int rc, const char *why)
 	pthread_mutex_unlock(&l->lock);
 }
 
+/* Return how many of the first `calls` calls, from the last one back, ended without results. The caller holds the lock. */
+static uint32_t no_results(const struct fpisa_link *l, uint64_t calls)
+{
+	uint64_t last = 0;
+	struct fpisa_standing s;
+
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
+		if (!l->job[k].handle)
+			continue;
+		fpisa_handle_standing(l->job[k].handle, &s);
+		last = s.last_whole > last ? s.last_whole : last;
+	}
+	if (last >= calls)
+		return 0;
+	return calls - last < UINT32_MAX ? (uint32_t)(calls - last) : UINT32_MAX;
+}
+
 /* Send LEAVE. Do not queue the message, because fpisa_link_greet() drops the queue of an ended connection. */
 static int send_leave(struct fpisa_link *l)
 {
@@ -315,6 +327,7 @@ static int send_leave(struct fpisa_link *l)
 
 	pthread_mutex_lock(&l->lock);
 	m.leave.calls = fpisa_link_completed(l);
+	m.leave.no_results = no_results(l, m.leave.calls);
 	if (!l->error || l->joined)
 		rc = say(l, &m);
 	pthread_mutex_unlock(&l->lock);

@@ -19,6 +19,7 @@
 #define FPISA_LINK_GREETING (1 + 2 * FPISA_MANAGER_JOBS) /* maximum number of messages of fpisa_link_greet() */
 
 struct fpisa;
+struct fpisa_standing;
 
 struct fpisa_link_job {
 	enum fpisa_group_job state;
@@ -70,6 +71,7 @@ struct fpisa_link {
 	char sentence[FPISA_MESSAGE_SIZE];
 	struct fpisa_ranks left;	    /* ranks that have left */
 	uint64_t calls_of[FPISA_MAX_RANKS]; /* number of calls that each of these ranks had completed */
+	uint64_t whole_of[FPISA_MAX_RANKS]; /* number of the last of these calls that had ended with results; 0: none */
 	uint64_t calls;			    /* number of calls started at this rank */
 	uint64_t digest;		    /* digest of these calls */
 	uint64_t failed_barrier;	    /* first barrier that could not begin because its job had failed; 0: none */
@@ -165,6 +167,12 @@ uint64_t fpisa_link_completed(const struct fpisa_link *l);
  * rank has left.
  */
 int fpisa_link_call(struct fpisa_link *l);
+
+/*
+ * Set *s to the standing of the handle that has the group's oldest request without all of its results. s->number is 0 if
+ * there is no such request.
+ */
+void fpisa_link_oldest(const struct fpisa_link *l, struct fpisa_standing *s);
 
 /* Fail the group if a rank that has left blocks calls in progress, once all calls that can end have ended. */
 void fpisa_link_check_left(struct fpisa_link *l);

@@ -62,6 +62,7 @@ static void take_left(struct fpisa_link *l, const struct fpisa_manager_left *m)
 			continue;
 		fpisa_ranks_add(&l->left, m->first + i);
 		l->calls_of[m->first + i] = m->calls;
+		l->whole_of[m->first + i] = m->calls - m->no_results;
 	}
 	fpisa_link_check_left(l);
 }
@@ -277,9 +278,50 @@ static int check_left(struct fpisa_link *l, uint64_t calls)
 	return fpisa_fail(-ECONNRESET, "%s", sentence);
 }
 
+void fpisa_link_oldest(const struct fpisa_link *l, struct fpisa_standing *oldest)
+{
+	struct fpisa_standing s;
+
+	*oldest = (struct fpisa_standing){0};
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
+		if (!l->job[k].handle)
+			continue;
+		fpisa_handle_standing(l->job[k].handle, &s);
+		if (s.number && (!oldest->number || s.number < oldest->number))
+			*oldest = s;
+	}
+}
+
+/*
+ * Fail the group if the oldest call needs results and the call of this number ended without results at a rank that has
+ * left. The ranks have then made different calls, but no frame or message of that rank says so.
+ */
+static void check_whole(struct fpisa_link *l)
+{
+	char sentence[FPISA_MESSAGE_SIZE];
+	struct fpisa_standing s;
+	struct fpisa_ranks own;
+	uint32_t r = fpisa_ranks_next(&l->left, 0);
+
+	if (r == FPISA_MAX_RANKS)
+		return;
+	fpisa_link_oldest(l, &s);
+	while (r < FPISA_MAX_RANKS && (s.number <= l->whole_of[r] || s.number > l->calls_of[r]))
+		r = fpisa_ranks_next(&l->left, r + 1);
+	if (r == FPISA_MAX_RANKS || !s.count)
+		return;
+	own = fpisa_ranks_one(r);
+	snprintf(sentence, sizeof(sentence),
+		 "%s: call %llu of this rank differs from that of rank %u, which has left the group; make the same "
+		 "calls at all ranks",
+		 l->peer, (unsigned long long)s.number, r);
+	fpisa_link_fail(l, -EPROTO, &own, sentence);
+}
+
 void fpisa_link_check_left(struct fpisa_link *l)
 {
 	check_left(l, l->calls);
+	check_whole(l);
 }
 
 int fpisa_link_call(struct fpisa_link *l)

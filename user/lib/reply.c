@@ -129,6 +129,17 @@ static int is_whole_or_bare(const struct fpisa_request *r, uint64_t offset, cons
 	return h->count ? h->count == n + -n % FPISA_BLOCK : !fpisa_request_keeps(r, offset);
 }
 
+/* Record that the request has all of its results. */
+static void end(struct fpisa_request *r)
+{
+	struct fpisa *f = r->f;
+
+	if (r->number > f->last_whole)
+		f->last_whole = r->number;
+	if (r->ranks_to)
+		fpisa_result_ranks(f, r->ranks, r->ranks_to);
+}
+
 static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, const struct fpisa_hdr *h, int marked,
 		       uint64_t now)
 {
@@ -156,8 +167,8 @@ static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, co
 	f->count.marked += (uint64_t)answer.marked;
 	check_gso(s, slot);
 	fpisa_window_answered(&s->window, slot, &answer, f->resumed_ns, now);
-	if (!--r->left && r->ranks_to)
-		fpisa_result_ranks(f, r->ranks, r->ranks_to);
+	if (!--r->left)
+		end(r);
 	fpisa_requests_complete(f);
 	if (f->on_chunk) {
 		struct fpisa_chunk c = {

@@ -303,16 +303,18 @@ static struct manager_group *find_return(struct manager *m, const struct manager
 	return NULL;
 }
 
-/* Tell the rank of a connection, or all ranks for NULL, which ranks have left. One message has ranks with equal calls. */
+/* Tell the rank of a connection, or all ranks for NULL, which ranks have left. One message has ranks with equal numbers. */
 static void tell_left(struct manager *m, struct manager_group *g, struct manager_caller *to, struct fpisa_ranks left)
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_LEFT);
 
 	for (__u32 r = fpisa_ranks_next(&left, 0); r < FPISA_MAX_RANKS; r = fpisa_ranks_next(&left, r)) {
 		msg.left = (struct fpisa_manager_left){.calls = g->record.rank[r].calls,
-						       .first = r / FPISA_MANAGER_PART * FPISA_MANAGER_PART};
+						       .first = r / FPISA_MANAGER_PART * FPISA_MANAGER_PART,
+						       .no_results = g->record.rank[r].no_results};
 		for (__u32 k = r; k < msg.left.first + FPISA_MANAGER_PART; k = fpisa_ranks_next(&left, k + 1)) {
-			if (g->record.rank[k].calls != msg.left.calls)
+			if (g->record.rank[k].calls != msg.left.calls ||
+			    g->record.rank[k].no_results != msg.left.no_results)
 				continue;
 			msg.left.ranks[(k - msg.left.first) / 64] |= 1ull << k % 64;
 			fpisa_ranks_remove(&left, k);
@@ -462,7 +464,7 @@ static void catch_up(struct manager *m, struct manager_group *g)
 	g->leaving = FPISA_NO_RANKS;
 }
 
-static void leave(struct manager *m, struct manager_caller *c, __u64 calls)
+static void leave(struct manager *m, struct manager_caller *c, const struct fpisa_manager_leave *msg)
 {
 	struct manager_group *g = &m->group[c->place];
 	__u32 rank = c->rank;
@@ -475,7 +477,8 @@ static void leave(struct manager *m, struct manager_caller *c, __u64 calls)
 	take_out(g, c, RANK_LEFT);
 	m->ops->hang_up(m->arg, c);
 	fpisa_ranks_add(&g->record.left, rank);
-	g->record.rank[rank].calls = calls;
+	g->record.rank[rank].calls = msg->calls;
+	g->record.rank[rank].no_results = msg->no_results;
 	fpisa_ranks_add(&g->leaving, rank);
 	g->unrecorded = true;
 	if (!is_large(g))
@@ -649,7 +652,7 @@ void manager_message(struct manager *m, struct manager_caller *from, const struc
 		return;
 	case FPISA_MANAGER_LEAVE:
 		if (from->place >= 0) {
-			leave(m, from, msg->leave.calls);
+			leave(m, from, &msg->leave);
 			return;
 		}
 		break;

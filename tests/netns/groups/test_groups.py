@@ -563,15 +563,15 @@ def test_much_to_hear_at_its_return(groups):
     ranks = [Stub(g, "train", r, 64) for r in range(64)]
     joined = [struct.unpack_from("<QQ", s.hear(s.JOINED)) for s in ranks]
     for s in ranks[4:]:
-        s.say(s.LEAVE, struct.pack("<QQ", s.place[2], 0))
+        s.say(s.LEAVE, struct.pack("<QII", s.place[2], s.place[2] % 3, 0))
     wait_until("60 to have left", lambda: [len(x["left"]) for x in g.net.json("group", "list")] == [60])
     g.kill()
     g.serve()
     for s, names in zip(ranks[:4], joined):
         s.socket.close()
         s.begin(s.RETURN, *names)
-        left = [struct.unpack_from("<QI4xQ", s.hear(s.LEFT)) for _ in range(60)]
-        assert left == [(r, 0, 1 << r) for r in range(4, 64)]
+        left = [struct.unpack_from("<QIIQ", s.hear(s.LEFT)) for _ in range(60)]
+        assert left == [(r, 0, r % 3, 1 << r) for r in range(4, 64)]
     time.sleep(1)
     for s in ranks[:4]:
         s.say(s.PING, b"")

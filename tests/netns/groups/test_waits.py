@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Every wait has a limit, and no call blocks for other ranks before the program waits for it (doc/faults.md, "What ends each wait")."""
+import random
 import shutil
 import time
 
 import pytest
 
 from groups import Groups
-from lab import SLOW, once_within
+from lab import SLOW, draw_seed, once_within
 
 pytestmark = pytest.mark.families(spread=True)
 
@@ -274,3 +275,31 @@ def test_a_first_call_of_a_rank_that_computes(served):
     served.net.worker[0].run("nft", "delete table inet cut")
     answers = [rank.line() for rank in ranks]
     assert [answer["rc"] for answer in answers] == [0, 0] and answers[0]["s"] > 30, answers
+
+
+# Calls without elements, which return without any other rank.
+EMPTY = {"words": "", "type": 1, "op": 1, "count": 0}, {"scatter": "", "type": 1, "op": 1, "counts": [0, 0]}
+
+
+def test_a_call_that_a_rank_that_left_made_without_elements(served):
+    """If a rank's last calls have no elements and it leaves, the same calls succeed at a late rank. Where the late rank's call has elements,
+    the call ends with -EPROTO, although no frame of the other rank belongs to it."""
+    rng = random.Random(draw_seed())
+    full = {"sum": "float32"}, {"sum": "int32"}, {"barrier": True}, {"scatter": "00" * 24, "type": 1, "op": 1, "counts": [3, 3]}
+    for case in range(6):
+        before = [{"sum": "float32"}, *rng.choices([*full, *EMPTY], k=rng.randrange(4))]
+        last = rng.choices(EMPTY, k=rng.randrange(1, 4))
+        differs = rng.randrange(len(last)) if case % 2 else len(last)
+        late = [*before, *last[:differs], *[{**rng.choice(full), "anyway": True}] * (differs < len(last))]
+        print(case, before, last, late)
+        one = served.start(0, f"case{case}", 0, 2, *before, *last, {"leave": True})
+        other = served.start(1, f"case{case}", 1, 2, *before[:1], {"sleep": rng.choice([0, 1])}, *late[1:], {"leave": True})
+        assert [one.line()["rc"] for _ in range(2 + len(before) + len(last))] == [0] * (2 + len(before) + len(last))
+        answers = [other.line() for _ in range(1 + len(late))]
+        if differs < len(last):
+            answer = answers.pop()
+            assert answer["rc"] == -EPROTO and answer["missing"] == 1 and answer["s"] < TOLD_S, answer
+            assert f"call {len(late)} of this rank differs from that of rank 0, which has left the group" in answer["error"], answer
+        assert [a["rc"] for a in answers] == [0] * len(answers), answers
+        for rank in (one, other):
+            rank.kill()

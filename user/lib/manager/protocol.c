@@ -262,7 +262,7 @@ static int body_valid(const struct fpisa_manager_message *m)
 	case FPISA_MANAGER_GONE:
 		return members_valid(&m->members, (enum fpisa_manager_type)m->type);
 	case FPISA_MANAGER_LEFT:
-		return part_valid(m->left.first) && !m->left.zero;
+		return part_valid(m->left.first) && m->left.no_results <= m->left.calls;
 	case FPISA_MANAGER_REFUSED:
 		return refusal_valid(&m->refusal);
 	case FPISA_MANAGER_FAILED:
@@ -286,6 +286,7 @@ static int body_valid(const struct fpisa_manager_message *m)
 	case FPISA_MANAGER_DROP:
 		return m->of.group != 0;
 	case FPISA_MANAGER_LEAVE:
+		return m->leave.no_results <= m->leave.calls && !m->leave.zero;
 	case FPISA_MANAGER_REGISTERED:
 	case FPISA_MANAGER_PING:
 	case FPISA_MANAGER_PONG:

@@ -242,13 +242,15 @@ struct fpisa_manager_members {
 };
 
 struct fpisa_manager_leave {
-	__u64 calls; /* number of calls that the rank has completed in this group */
+	__u64 calls;	  /* number of calls that the rank has completed in this group */
+	__u32 no_results; /* how many of them, from the last one back, ended without results; at most `calls` */
+	__u32 zero;
 };
 
 struct fpisa_manager_left {
-	__u64 calls; /* number of calls that each of these ranks had completed */
-	__u32 first; /* first rank of `ranks`, a multiple of FPISA_MANAGER_PART */
-	__u32 zero;
+	__u64 calls;	  /* number of calls that each of these ranks had completed */
+	__u32 first;	  /* first rank of `ranks`, a multiple of FPISA_MANAGER_PART */
+	__u32 no_results; /* as in LEAVE */
 	__u64 ranks[FPISA_MANAGER_PART / 64];
 };
 
