@@ -742,6 +742,30 @@ static void without_a_common_key(void **state)
 	}
 }
 
+/*
+ * Check that a connection that ended while messages were sent has also ended for later calls. With another error, the
+ * groups of this connection would not connect again.
+ */
+static void an_end_is_told_again(void **state)
+{
+	const struct fpisa_manager_message ping = good(FPISA_MANAGER_PING);
+	struct fpisa_psks keys = {.n = 1};
+	struct ends e;
+
+	(void)state;
+	keys.psk[0] = psk("train", "00000000", 1);
+	connect_ends(&e, &keys, 0, &keys.psk[0]);
+	run_ends(&e);
+	assert_true(fpisa_channel_open(e.rank));
+	fpisa_channel_close(e.manager);
+	e.manager = NULL;
+	assert_int_equal(fpisa_channel_send(e.rank, &ping), 0);
+	assert_int_equal(fpisa_channel_flush(e.rank), -ECONNRESET);
+	assert_int_equal(fpisa_channel_flush(e.rank), -ECONNRESET);
+	assert_int_equal(fpisa_channel_work(e.rank, &e.rank_took), -ECONNRESET);
+	close_ends(&e);
+}
+
 /* Check that an unknown identity and a wrong secret get the same answer, byte for byte, and the same reason. */
 static void which_keys_there_are(void **state)
 {
@@ -892,6 +916,7 @@ int main(void)
 		cmocka_unit_test(no_more_files),
 		cmocka_unit_test(by_a_key),
 		cmocka_unit_test(keys_change_under_a_connection),
+		cmocka_unit_test(an_end_is_told_again),
 		cmocka_unit_test(without_a_common_key),
 		cmocka_unit_test(which_keys_there_are),
 		cmocka_unit_test(one_side_has_a_key),

@@ -204,8 +204,12 @@ static int tls_failed(struct fpisa_channel *c, ssize_t rc)
 	}
 	if (rc == GNUTLS_E_PULL_ERROR || rc == GNUTLS_E_PUSH_ERROR)
 		return lost(c->error);
-	/* The second error means that the connection ended in the middle of a record. */
-	if (rc == GNUTLS_E_PREMATURE_TERMINATION || rc == GNUTLS_E_UNEXPECTED_PACKET_LENGTH)
+	/*
+	 * The second error means that the connection ended in the middle of a record, the third that an earlier call
+	 * has found the end.
+	 */
+	if (rc == GNUTLS_E_PREMATURE_TERMINATION || rc == GNUTLS_E_UNEXPECTED_PACKET_LENGTH ||
+	    rc == GNUTLS_E_INVALID_SESSION)
 		return fpisa_fail(-ECONNRESET, "the peer closed the connection; look in its log");
 	return fpisa_fail(-EPROTO, "TLS failed: %s", c->tls->gnutls_strerror((int)rc));
 }
