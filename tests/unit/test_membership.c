@@ -1067,6 +1067,19 @@ static void a_tree_with_the_manager_as_a_leaf(void **state)
 	assert_int_equal(records_of(w), 0);
 }
 
+/* Let ranks 0 and 2 of the manager's host and ranks 1 and 3 of host 1 join a group and ask for an exact job. */
+static void gather_here_and_there(struct world *w)
+{
+	for (uint32_t r = 0; r < 4; r++) {
+		struct told *t = call(w, (int)r, r % 2 ? 1 : 0xfe, "key");
+
+		t->peer.caller.here = !(r % 2);
+		join(w, t, "train", r, 4);
+	}
+	for (int r = 0; r < 4; r++)
+		ask_in_mode(w, &w->of[r], 0, 1, FPISA_MODE_EXACT, 64);
+}
+
 /* Make a group of the manager's host, with ranks 0 and 2, and of host 1, whose aggregator has this rate. All ranks bind. */
 static struct world *world_without_a_spare_host(uint32_t rate)
 {
@@ -1076,14 +1089,7 @@ static struct world *world_without_a_spare_host(uint32_t rate)
 	w->policy.leaves = true;
 	w->rate = 10000;
 	register_at(w, AGG, 1, "aggs", rate, FPISA_VERSION);
-	for (uint32_t r = 0; r < 4; r++) {
-		struct told *t = call(w, (int)r, r % 2 ? 1 : 0xfe, "key");
-
-		t->peer.caller.here = !(r % 2);
-		join(w, t, "train", r, 4);
-	}
-	for (int r = 0; r < 4; r++)
-		ask_in_mode(w, &w->of[r], 0, 1, FPISA_MODE_EXACT, 64);
+	gather_here_and_there(w);
 	for (int r = 0; r < 4; r++) {
 		assert_last(&w->of[r], FPISA_MANAGER_BIND);
 		assert_int_equal(ntohl(last(&w->of[r])->bind.address.w[3]), 0x0a000000 + (r % 2 ? 1 : 0xfe));
@@ -1321,14 +1327,7 @@ static void a_leaf_of_two_roots_here(void **state)
 	w->rate = 10000;
 	for (int i = 0; i < 3; i++)
 		register_at(w, AGG + i, 1 + (uint32_t)i, "aggs", 10000, FPISA_VERSION);
-	for (uint32_t r = 0; r < 4; r++) {
-		struct told *t = call(w, (int)r, r % 2 ? 1 : 0xfe, "key");
-
-		t->peer.caller.here = !(r % 2);
-		join(w, t, "train", r, 4);
-	}
-	for (int r = 0; r < 4; r++)
-		ask_in_mode(w, &w->of[r], 0, 1, FPISA_MODE_EXACT, 64);
+	gather_here_and_there(w);
 	for (int r = 0; r < 4; r++)
 		bound(w, &w->of[r], 0, last(&w->of[r])->bind.port, 0);
 	made_there(w, &w->of[AGG + 1], 5, 0, "");

@@ -362,8 +362,13 @@ static struct chunk read_chunk(struct reader *r, const struct schema *schema, co
 	return c;
 }
 
-static int check_group(struct reader *r, const struct table_file *f, const struct schema *schema,
-		       const bool used[FPISA_COLUMNS_MOST])
+/* Checks the pages of a struct of the footer, which it reads. */
+typedef int check_struct(struct reader *r, const struct table_file *f, const struct schema *schema,
+			 const bool used[FPISA_COLUMNS_MOST]);
+
+/* Check each struct in the list of field `list` of a struct. Skip the other fields. */
+static int check_list(struct reader *r, int64_t list, check_struct *check, const struct table_file *f,
+		      const struct schema *schema, const bool used[FPISA_COLUMNS_MOST])
 {
 	enum thrift type;
 	int64_t id = 0;
@@ -371,36 +376,28 @@ static int check_group(struct reader *r, const struct table_file *f, const struc
 	int err = 0;
 
 	while (!err && (type = read_field(r, &id))) {
-		if (id != 1 || type != LIST) {
-			skip(r, type, 0);
-			continue;
-		}
-		for (n = read_list(r, &type); !err && n && !r->bad && type == STRUCT; n--) {
-			const struct chunk c = read_chunk(r, schema, used);
-
-			err = r->bad ? 0 : check_chunk(&c, f, schema);
-		}
-	}
-	return err;
-}
-
-static int check_footer(struct reader *r, const struct table_file *f, const struct schema *schema,
-			const bool used[FPISA_COLUMNS_MOST])
-{
-	enum thrift type;
-	int64_t id = 0;
-	uint64_t n;
-	int err = 0;
-
-	while (!err && (type = read_field(r, &id))) {
-		if (id != 4 || type != LIST) {
+		if (id != list || type != LIST) {
 			skip(r, type, 0);
 			continue;
 		}
 		for (n = read_list(r, &type); !err && n && !r->bad && type == STRUCT; n--)
-			err = check_group(r, f, schema, used);
+			err = check(r, f, schema, used);
 	}
 	return err;
+}
+
+static int check_column(struct reader *r, const struct table_file *f, const struct schema *schema,
+			const bool used[FPISA_COLUMNS_MOST])
+{
+	const struct chunk c = read_chunk(r, schema, used);
+
+	return r->bad ? 0 : check_chunk(&c, f, schema);
+}
+
+static int check_group(struct reader *r, const struct table_file *f, const struct schema *schema,
+		       const bool used[FPISA_COLUMNS_MOST])
+{
+	return check_list(r, 1, check_column, f, schema, used);
 }
 
 static int check_file(const struct table_file *f, const struct schema *schema, const bool used[FPISA_COLUMNS_MOST])
@@ -419,7 +416,7 @@ static int check_file(const struct table_file *f, const struct schema *schema, c
 	if (len > end)
 		return 0;
 	reader_begin(&r, f->fd, end - len, end);
-	return check_footer(&r, f, schema, used);
+	return check_list(&r, 4, check_group, f, schema, used);
 }
 
 int pages_check(struct table_file *f, const struct schema *schema, const bool used[FPISA_COLUMNS_MOST])
