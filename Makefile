@@ -220,6 +220,7 @@ $(B)/obj/core.a: $(filter-out %/main.o,$(CORE_SRC:%.c=$(B)/obj/%.o))
 
 $(B)/fpisa: $(B)/obj/user/main.o
 $(B)/fpisa-query: $(QUERY_SRC:%.c=$(B)/obj/%.o) $(B)/libfpisa-query.a
+$(B)/fpisa-query: CLI_LIBS += -lz
 $(B)/fpisa-lab: $(LAB_SRC:%.c=$(B)/obj/%.o)
 $(PROGRAMS): $(B)/obj/core.a $(B)/libfpisa.a
 	$(call say,LINK,$@)
@@ -381,7 +382,7 @@ fuzz_objects = $(addprefix $(B)/fuzz/,tests/fuzz/asan.o $(FUZZ_$(1):.c=.o))
 $(B)/tests/fuzz/user_%: $(B)/fuzz/tests/fuzz/user_%.o $$(call fuzz_objects,$$*)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(FUZZ_CC) $(FUZZ_SAN) -fsanitize=fuzzer $(filter %.o,$^) -ljson-c -lpthread -lm -o $@
+	$(Q)$(FUZZ_CC) $(FUZZ_SAN) -fsanitize=fuzzer $(filter %.o,$^) -ljson-c -lz -lpthread -lm -o $@
 
 .PHONY: fuzz fuzz-user
 CASES ?= 10000000
@@ -569,7 +570,7 @@ DAY = $(or $(shell git log -1 --format=%ct 2>/dev/null),$(shell stat -c %Y Makef
 
 # To build for arm64, install the libraries DEB_LIBRARIES with the suffix :arm64 beside this machine's.
 DEB_ARCH ?=
-DEB_LIBRARIES := linux-libc-dev libbpf-dev libxdp-dev libjson-c-dev libgmp-dev libmnl-dev libgnutls28-dev
+DEB_LIBRARIES := linux-libc-dev libbpf-dev libxdp-dev libjson-c-dev libgmp-dev libmnl-dev zlib1g-dev libgnutls28-dev
 # Build a package for each version of PostgreSQL whose headers are installed.
 DEB_POSTGRESQLS = $(or $(call pg_here,include/postgresql/N/server/postgres.h),$(PG_VERSION),15)
 # Build profiles that leave out what cannot be built here.

@@ -4,11 +4,11 @@
  * parquet.thrift in Apache's parquet-format.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "lib/base/error.h"
 #include "pages.h"
@@ -185,62 +185,25 @@ static void skip(struct reader *r, enum thrift type, int depth)
 	}
 }
 
-/* -- CRC-32 ------------------------------------------------------------------------------ */
-
-#define POLYNOMIAL 0xedb88320u /* of gzip */
-
-/* table[k][b] is the remainder of byte b before k bytes of zeros. */
-static uint32_t table[8][256];
-
-static void fill_table(void)
-{
-	for (uint32_t b = 0; b < 256; b++) {
-		uint32_t c = b;
-
-		for (int bit = 0; bit < 8; bit++)
-			c = c & 1 ? c >> 1 ^ POLYNOMIAL : c >> 1;
-		table[0][b] = c;
-	}
-	for (int k = 1; k < 8; k++)
-		for (int b = 0; b < 256; b++)
-			table[k][b] = table[k - 1][b] >> 8 ^ table[0][table[k - 1][b] & 255];
-}
-
-/* Return the remainder `c` of the bytes before, followed by these bytes. */
-static uint32_t add_bytes(uint32_t c, const uint8_t *p, size_t n)
-{
-	uint32_t next;
-
-	for (; n >= 8; n -= 8, p += 8) {
-		c ^= (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-		next = (uint32_t)p[4] | (uint32_t)p[5] << 8 | (uint32_t)p[6] << 16 | (uint32_t)p[7] << 24;
-		c = table[7][c & 255] ^ table[6][c >> 8 & 255] ^ table[5][c >> 16 & 255] ^ table[4][c >> 24] ^
-		    table[3][next & 255] ^ table[2][next >> 8 & 255] ^ table[1][next >> 16 & 255] ^ table[0][next >> 24];
-	}
-	while (n--)
-		c = c >> 8 ^ table[0][(c ^ *p++) & 255];
-	return c;
-}
+/* -- pages --------------------------------------------------------------------------------- */
 
 /* Return whether the bytes of the file have this CRC. Bytes that cannot be read are the engine's to report. */
 static bool has_crc(int fd, uint64_t at, uint64_t n, uint32_t crc)
 {
 	uint8_t buffer[1 << 16];
-	uint32_t c = ~0u;
+	uLong c = crc32(0, NULL, 0);
 
 	while (n) {
 		ssize_t got = pread(fd, buffer, n < sizeof(buffer) ? (size_t)n : sizeof(buffer), (off_t)at);
 
 		if (got <= 0)
 			return true;
-		c = add_bytes(c, buffer, (size_t)got);
+		c = crc32(c, buffer, (uInt)got);
 		at += (uint64_t)got;
 		n -= (uint64_t)got;
 	}
-	return ~c == crc;
+	return c == crc;
 }
-
-/* -- pages --------------------------------------------------------------------------------- */
 
 struct page {
 	int64_t bytes; /* in the file */
@@ -421,11 +384,8 @@ static int check_file(const struct table_file *f, const struct schema *schema, c
 
 int pages_check(struct table_file *f, const struct schema *schema, const bool used[FPISA_COLUMNS_MOST])
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	int err;
+	int err = f->pages_checked ? 0 : check_file(f, schema, used);
 
-	pthread_once(&once, fill_table);
-	err = f->pages_checked ? 0 : check_file(f, schema, used);
 	f->pages_checked = !err;
 	return err;
 }
