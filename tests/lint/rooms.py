@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Check that rooms of user/ use only the rooms below them: tests/lint/rooms.py BUILD
+"""Check that rooms of user/ use only the rooms below them: tests/lint/rooms.py [BUILD]
 
 ROOMS lists the rooms from the lowest layer up. A file may include headers, and its object may use symbols, of its own room and of rooms on
 earlier lines. Files of one room do not use each other in circles. The check names each violation, with the symbols or the header.
@@ -109,7 +109,7 @@ def circles(edges):
 
 
 def main():
-    build = os.path.abspath(sys.argv[1])
+    build = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(TOP, "build"))
     os.chdir(TOP)
     bad = []
     for path in glob.glob("**/*.[ch]", root_dir="user", recursive=True):
