@@ -151,6 +151,7 @@ static int call_manager(struct fpisa_connection *c)
 		rc = -(error ? error : errno);
 	if (rc == -ECONNREFUSED)
 		c->there_ns = fpisa_now();
+	c->unreachable = rc && (c->unreachable || rc == -EHOSTUNREACH);
 	if (rc)
 		return fpisa_fail(rc, "cannot connect%s%s: %s; %s", c->addresses > 1 ? " to " : "",
 				  c->addresses > 1 ? fpisa_address_text(&to, address) : "", strerror(-rc),
@@ -175,6 +176,7 @@ static void key_refused(const struct fpisa_connection *c)
 /*
  * Select the host's next address to try, as long as no manager has answered. Return whether there is an address to try.
  * Addresses that did not answer are tried again, because packets may be lost; fpisa_link_check() has the deadline.
+ * EHOSTUNREACH means that a neighbour did not answer, such as a host whose link has just come up.
  */
 static int try_next(struct fpisa_connection *c, int rc)
 {
@@ -182,7 +184,7 @@ static int try_next(struct fpisa_connection *c, int rc)
 
 	if (c->heard)
 		return 0;
-	c->silent |= rc == -ETIMEDOUT;
+	c->silent |= rc == -ETIMEDOUT || rc == -EHOSTUNREACH;
 	c->at = (c->at + 1) % c->addresses;
 	again = c->at || c->silent;
 	if (!c->at)

@@ -47,6 +47,7 @@ struct fpisa_connection {
 	uint64_t ping_ns;	       /* time of the next PING */
 	int at;			       /* index in `to` of the address that is being tried, or has answered */
 	int silent;		       /* an address has been tried and has not answered */
+	int unreachable;	       /* an attempt since the last connection has ended with EHOSTUNREACH */
 	int heard;	   /* the manager has answered; 0 again when the thread connects and no group is complete */
 	int parted;	   /* a group has ended over the present connection */
 	uint64_t heard_ns; /* time of the manager's last answer, or of the start of the thread */

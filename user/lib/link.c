@@ -177,9 +177,10 @@ static void check_manager(struct fpisa_link *l, uint64_t now)
 	if (!asked || (!absent && !over(now, heard, FPISA_MANAGER_SILENCE_MS * MS)))
 		return;
 	snprintf(sentence, sizeof(sentence),
-		 "%s: the manager has not answered for %d s%s; is fpisa serve running there?", l->peer,
+		 "%s: the manager has not answered for %d s%s%s; is fpisa serve running there?", l->peer,
 		 (absent ? FPISA_MANAGER_ABSENT_MS : FPISA_MANAGER_SILENCE_MS) / 1000,
-		 l->joined ? ", and a call waits for its job" : "");
+		 l->joined ? ", and a call waits for its job" : "",
+		 l->connection->unreachable ? ": No route to host" : "");
 	fpisa_link_fail(l, -ETIMEDOUT, &FPISA_NO_RANKS, sentence);
 }
 

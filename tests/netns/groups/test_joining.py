@@ -108,6 +108,31 @@ def test_name_with_several_addresses(groups, tmp_path):
     assert answer["rc"] == -ENETUNREACH and "cannot connect: Network is unreachable" in answer["error"], answer
 
 
+def failed_connects(worker):
+    """Return how many TCP connections of the worker's host have failed with an error."""
+    with worker.entered(), open("/proc/thread-self/net/snmp") as f:
+        names, values = [line.split() for line in f if line.startswith("Tcp:")]
+    return int(values[names.index("AttemptFails")])
+
+
+def test_manager_that_cannot_be_resolved(groups):
+    """While the link layer does not answer for the manager's address, connections fail with EHOSTUNREACH. A rank tries again for as long as
+    with a manager that does not answer, and joins when the link is back."""
+    g = groups(1)
+    w, family = g.net.worker[0], "ipv6" if g.net.ipv6 else "ipv4"
+    w.sysctl("neigh/eth0/retrans_time_ms", 100, family=family)	# resolving fails within one attempt to connect
+    g.net.agg.sysctl("conf/p0/keep_addr_on_down", 1, family="ipv6")
+    g.net.agg.ip("link set p0 down")
+    answer = g.start(0, "alone", 0, 1).line()
+    assert answer["rc"] == -ETIMEDOUT and "the manager has not answered for 6 s: No route to host" in answer["error"], answer
+    before = failed_connects(w)
+    rank = g.start(0, "alone", 0, 1, {"sum": "float32"})
+    wait_until("a failed connection", lambda: failed_connects(w) > before)
+    g.net.agg.ip("link set p0 up")
+    for _ in range(2):
+        right([rank])
+
+
 class Relay(threading.Thread):
     """A relay on a worker, at its loopback address, that connects to the manager and keeps the bytes of each side"""
 
