@@ -214,8 +214,8 @@ class Site(labs.Lab):
                 out, _ = p.communicate(timeout=labs.COMMAND_S)
             finally:
                 end(p)
-            assert p.returncode == 0 or not must_succeed, (p.args, p.returncode, out)
             outputs.append(out)
+        assert not must_succeed or not any(p.returncode for p in procs), [(p.args, p.returncode, out) for p, out in zip(procs, outputs)]
         return outputs
 
     def hand_out(self, keys):
