@@ -94,7 +94,7 @@ def tsc_khz():
 
 def options():
     """Return the options of the kernel command line."""
-    return ["loglevel=5", "panic=-1", "oops=panic", "mitigations=off", "nokaslr", "tsc=reliable",
+    return ["loglevel=5", "panic=-1", "oops=panic", "mitigations=off", "nokaslr", "tsc=reliable", "no_timer_check",
             f"tsc_early_khz={tsc_khz()}"]
 
 
