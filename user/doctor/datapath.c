@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/names.h"
 #include "cli/print.h"
@@ -15,6 +16,7 @@
 #include "job/job.h"
 
 #define SILENT_S 2 /* a rank that a round waits for, and that has been silent for longer, is reported */
+#define WATCH_S 2  /* time in which frames of another VLAN are counted; a rank sends a frame again after 1 s or less */
 
 struct text {
 	char *at, *end;
@@ -443,7 +445,7 @@ static __u64 silent_ranks(const struct doctor *d, __u32 job, __u64 *chunk)
 	return missing;
 }
 
-/* `blocked`: another finding says why ranks cannot join */
+/* `blocked`: another finding says why ranks cannot join or are not heard */
 static void check_members(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject, bool blocked)
 {
 	char fix[PATH_MAX + 512], text[RANKS_LEN], silence[SILENCE_LEN];
@@ -465,9 +467,11 @@ static void check_members(struct doctor *d, __u32 job, const struct fpisa_job *j
 			"the job waits for ranks %s: start these ranks, or continue without these ranks",
 			ranks_text(missing, text));
 	else if (silent && !job_silence_text(d->dp, job, silent, silence))
-		finding(d, LEVEL_WARN, subject, "members", shrink(d, job, silent, fix, sizeof(fix)),
-			"chunk %llu waits for ranks %s%s: start all ranks again, or continue without these ranks",
-			(unsigned long long)chunk, ranks_text(silent, text), silence);
+		finding(d, LEVEL_WARN, subject, "members", blocked ? NULL : shrink(d, job, silent, fix, sizeof(fix)),
+			"chunk %llu waits for ranks %s%s%s", (unsigned long long)chunk, ranks_text(silent, text),
+			silence,
+			blocked ? "; see the warning above" :
+				  ": start all ranks again, or continue without these ranks");
 	else
 		finding(d, LEVEL_OK, subject, "members", NULL, "every live rank has joined");
 }
@@ -503,20 +507,51 @@ static bool check_arrival(struct doctor *d, __u32 job, const struct fpisa_job *j
 	return true;
 }
 
+/* Return the number of frames that came to the job with another VLAN tag, or 0 if it does not sum here. */
+static __u64 other_vlan(const struct datapath *dp, __u32 job)
+{
+	const struct fpisa_job *j = &dp->jobs[job];
+	struct fpisa_counters c;
+
+	return !j->active || fpisa_is_query(j) || datapath_counters(dp, job, &c) ? 0 : c.v_vlan;
+}
+
+/* Count the frames of another VLAN that come to each job now. Do not wait if none ever came. */
+static void watch_vlans(const struct datapath *dp, __u64 come[FPISA_MAX_JOBS])
+{
+	bool any = false;
+
+	for (__u32 job = 0; job < FPISA_MAX_JOBS; job++)
+		any |= (come[job] = other_vlan(dp, job));
+	if (any)
+		sleep(WATCH_S);
+	for (__u32 job = 0; any && job < FPISA_MAX_JOBS; job++)
+		come[job] = other_vlan(dp, job) - come[job];
+}
+
 /*
- * Check for ranks that cannot join because their frames have another VLAN tag than the job. Return whether there are
+ * Check for ranks that cannot join because their frames have another VLAN tag than the job, and for ranks that have
+ * joined although some of their frames do. `come` is the number of such frames that came now. Return whether there are
  * such ranks.
  */
-static bool check_vlan(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
+static bool check_vlan(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject, __u64 come)
 {
 	struct fpisa_job by_route = *j;
 	char fix[FIX_LEN] = "", own[16];
 	struct fpisa_counters c;
 	struct fpisa_session s;
 
-	if (datapath_counters(d->dp, job, &c) || !c.v_vlan || datapath_session(d->dp, job, &s) ||
-	    !(j->live & ~job_joined(j, &s)))
+	if (datapath_counters(d->dp, job, &c) || !c.v_vlan || datapath_session(d->dp, job, &s))
 		return false;
+	snprintf(own, sizeof(own), j->vlan ? "VLAN %u" : "no VLAN", j->vlan);
+	if (!(j->live & ~job_joined(j, &s))) {
+		if (come)
+			finding(d, LEVEL_WARN, subject, "vlan", NULL,
+				"%llu frames came within %d s with another VLAN tag than the job, which has %s (counter vlan), "
+				"so ranks send them again; check the VLAN on each path of the workers",
+				(unsigned long long)come, WATCH_S, own);
+		return come;
+	}
 	by_route.vlan = 0;
 	for (__u32 r = 0; r < j->workers && !*fix; r++) {
 		struct fpisa_peer p;
@@ -526,7 +561,6 @@ static bool check_vlan(struct doctor *d, __u32 job, const struct fpisa_job *j, c
 		if (id && id != j->vlan)
 			remake(d, job, &by_route, NULL, fix, sizeof(fix));
 	}
-	snprintf(own, sizeof(own), j->vlan ? "VLAN %u" : "no VLAN", j->vlan);
 	finding(d, LEVEL_FAULT, subject, "vlan", *fix ? fix : NULL,
 		"%llu frames had another VLAN tag than the job, which has %s (counter vlan), so ranks cannot join%s",
 		(unsigned long long)c.v_vlan, own,
@@ -676,6 +710,7 @@ static void check_build(struct doctor *d)
 void doctor_datapath(struct doctor *d)
 {
 	char fix[FIX_LEN], subject[16], why[WHY_LEN], *what;
+	__u64 come[FPISA_MAX_JOBS];
 
 	if (!d->privileged)
 		return;
@@ -696,6 +731,7 @@ void doctor_datapath(struct doctor *d)
 		return;
 	}
 	check_build(d);
+	watch_vlans(d->dp, come);
 	for (__u32 job = 0; job < FPISA_MAX_JOBS; job++) {
 		struct fpisa_job j = d->dp->jobs[job];
 		bool blocked;
@@ -719,7 +755,7 @@ void doctor_datapath(struct doctor *d)
 		check_paths(d, job, &j, subject);
 		check_links(d, job, &j, subject);
 		blocked = check_arrival(d, job, &j, subject);
-		blocked |= check_vlan(d, job, &j, subject);
+		blocked |= check_vlan(d, job, &j, subject, come[job]);
 		check_members(d, job, &j, subject, blocked);
 	}
 }

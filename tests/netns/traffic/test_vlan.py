@@ -17,6 +17,7 @@ PROGRAMS = """#include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 SEC("tc/push") int push_tag(struct __sk_buff *skb) { bpf_skb_vlan_push(skb, bpf_htons(0x8100), 7); return 0; }
+SEC("tc/rare") int push_rarely(struct __sk_buff *skb) { return bpf_get_prandom_u32() & 7 ? 0 : push_tag(skb); }
 SEC("tc/pop") int pop_tag(struct __sk_buff *skb)
 {
 	if (skb->vlan_present && (skb->vlan_tci & 0xfff) == 7)
@@ -118,6 +119,38 @@ def test_other_tags_pass(tagged):
         s.send(frame)
     wait_until("a frame with two tags", lambda: net.counters(64, PIN)["v_qinq"] > 0)
     assert "two VLAN tags" in net.fpisa("stats")
+
+
+def sends(net, rank, tmp_path, section):
+    """Let the frames of this rank pass another program of tc, or none if `section` is None."""
+    w = net.worker[rank]
+    w.run("tc", "filter", "del", "dev", "eth0", "egress")
+    if section:
+        w.run("tc", "filter", "add", "dev", "eth0", "egress", "bpf", "da", "obj", tmp_path / "tag.o", "sec", section)
+
+
+@pytest.mark.families(spread=True)
+def test_rank_that_loses_its_tag(tagged, tmp_path):
+    """Doctor finds frames without the job's tag also if the ranks have joined, while such frames come and not later."""
+    net = tagged()
+    net.load()
+    add(net)
+    sends(net, 1, tmp_path, "tc/rare")
+    procs = [net.start(r, 1, {"count": 10**6, "kind": "integers"}, timeout_ms=120000) for r in range(2)]
+    wait_until("both ranks to join", lambda: net.json("job", "show", 1)["joined"] == [0, 1])
+    f = examine(net.agg)["job 1", "vlan"]
+    assert f["level"] == "warn" and "came within 2 s with another VLAN tag than the job, which has VLAN 7 (counter vlan)" in f["text"], f
+    sends(net, 1, tmp_path, None)
+
+    def silent():
+        found = bad(examine(net.agg))
+        return {("job 1", "vlan"), ("job 1", "members")} <= found.keys() and found["job 1", "members"]
+    f = wait_until("rank 1 to be silent", silent)
+    assert "waits for ranks 1; rank 1 silent for " in f["text"] and f["text"].endswith(" s; see the warning above") and not f["fix"], f
+    sends(net, 1, tmp_path, "tc/push")
+    net.check_answers(procs, 2, 10**6)
+    assert net.counters(1, PIN)["v_vlan"] > 0
+    assert not [key for key in bad(examine(net.agg)) if key[0] == "job 1"]
 
 
 @pytest.mark.families()
