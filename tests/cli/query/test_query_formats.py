@@ -5,6 +5,7 @@ import decimal
 import fractions
 import json
 import math
+import os
 import random
 import socket
 import struct
@@ -154,6 +155,17 @@ def test_parquet_names(table):
     for options, names in ((), ["sum", "x", "X_1"]), (("--by", "sum", "--value", "x"), ["sum", "count", "sum_1", "min", "max", "avg"]):
         status, out, err = ask(w, "parquet", *options, table="twice", env=parquet.engine()[1])
         assert status == 0 and [name for name, *_ in parquet.arrow_table(out, "parquet")[0]] == names, err
+
+
+def test_parquet_error(table):
+    """A query that fails after many rows does not write a file with those rows."""
+    w, _ = table
+    with open(os.path.join(w.directory(0), "long.schema"), "w") as f:
+        f.write("k int32\n")
+    with open(os.path.join(w.directory(0), "long.csv"), "w") as f:
+        f.write("k\n" + "1\n" * 3000000 + "bad\n")
+    status, out, err = ask(w, "parquet", table="long", env=parquet.engine()[1])
+    assert (status, out) == (1, b"") and "long.csv:3000002: column k: 'bad' is not a valid int32" in err, err
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "arrow", "parquet"])

@@ -50,7 +50,7 @@ int parquet_write(struct ArrowArrayStream *rows)
 	int err = engine_open(&e, TABLE);
 
 	if (!err)
-		err = engine_ingest(&e, TABLE, rows) ?: write_table(&e);
+		err = engine_ingest(&e, TABLE, rows, TABLE) ?: write_table(&e);
 	if (rows->release)
 		rows->release(rows);
 	engine_close(&e);

@@ -208,10 +208,18 @@ void engine_close(struct engine *e)
 
 /* -- statements ------------------------------------------------------------------- */
 
+static void release(struct engine *e, struct AdbcStatement *statement)
+{
+	struct AdbcError ignored = {0};
+
+	if (statement->private_data)
+		e->driver.StatementRelease(statement, &ignored);
+}
+
 int engine_run(struct engine *e, const char *sql, struct ArrowArrayStream *rows, const char *table)
 {
 	struct AdbcStatement statement = {0};
-	struct AdbcError error = {0}, ignored = {0};
+	struct AdbcError error = {0};
 	int err = 0;
 
 	*rows = (struct ArrowArrayStream){0};
@@ -219,24 +227,67 @@ int engine_run(struct engine *e, const char *sql, struct ArrowArrayStream *rows,
 	    e->driver.StatementSetSqlQuery(&statement, sql, &error) ||
 	    e->driver.StatementExecuteQuery(&statement, rows, NULL, &error))
 		err = failed(&error, table);
-	if (statement.private_data)
-		e->driver.StatementRelease(&statement, &ignored);
+	release(e, &statement);
 	return err;
 }
 
-int engine_ingest(struct engine *e, const char *table, struct ArrowArrayStream *rows)
+/* A stream that passes on another stream, and notices its errors. DuckDB takes an error for the end of the rows. */
+struct watched {
+	struct ArrowArrayStream *rows;
+	bool failed;
+};
+
+static int watched_schema(struct ArrowArrayStream *s, struct ArrowSchema *to)
 {
+	struct watched *w = s->private_data;
+	int err = w->rows->get_schema(w->rows, to);
+
+	w->failed |= err != 0;
+	return err;
+}
+
+static int watched_next(struct ArrowArrayStream *s, struct ArrowArray *to)
+{
+	struct watched *w = s->private_data;
+	int err = w->rows->get_next(w->rows, to);
+
+	w->failed |= err != 0;
+	return err;
+}
+
+static const char *watched_error(struct ArrowArrayStream *s)
+{
+	struct watched *w = s->private_data;
+
+	return w->rows->get_last_error(w->rows);
+}
+
+static void watched_release(struct ArrowArrayStream *s)
+{
+	s->release = NULL;
+}
+
+int engine_ingest(struct engine *e, const char *to, struct ArrowArrayStream *rows, const char *table)
+{
+	struct watched w = {.rows = rows};
+	struct ArrowArrayStream stream = {watched_schema, watched_next, watched_error, watched_release, &w};
 	struct AdbcStatement statement = {0};
-	struct AdbcError error = {0}, ignored = {0};
+	struct AdbcError error = {0};
+	const char *why;
 	int err = 0;
 
 	if (e->driver.StatementNew(&e->connection, &statement, &error) ||
-	    e->driver.StatementSetOption(&statement, ADBC_INGEST_OPTION_TARGET_TABLE, table, &error) ||
-	    e->driver.StatementBindStream(&statement, rows, &error) ||
+	    e->driver.StatementSetOption(&statement, ADBC_INGEST_OPTION_TARGET_TABLE, to, &error) ||
+	    e->driver.StatementBindStream(&statement, &stream, &error) ||
 	    e->driver.StatementExecuteQuery(&statement, NULL, NULL, &error))
 		err = failed(&error, table);
-	if (statement.private_data)
-		e->driver.StatementRelease(&statement, &ignored);
+	release(e, &statement);
+	if (w.failed) {
+		why = rows->get_last_error(rows);
+		err = engine_said(table, why ? why : "the driver failed");
+	}
+	if (rows->release)
+		rows->release(rows);
 	return err;
 }
 

@@ -37,10 +37,10 @@ void engine_prepare(void);
 int engine_run(struct engine *e, const char *sql, struct ArrowArrayStream *rows, const char *table);
 
 /*
- * Create a table in memory from the rows of a stream, which the engine takes and releases. Return 0, or -EINVAL with the
- * message set.
+ * Create the table `to` in memory from the rows of a stream, which the engine takes and releases. `table` is for
+ * messages. Return 0, or -EINVAL with the message set.
  */
-int engine_ingest(struct engine *e, const char *table, struct ArrowArrayStream *rows);
+int engine_ingest(struct engine *e, const char *to, struct ArrowArrayStream *rows, const char *table);
 
 /*
  * Take the next batch of a result, which the caller must release if batch->release is not NULL. Return 1, 0 after the last
