@@ -259,7 +259,7 @@ $(B)/tests/unit/test_membership $(B)/tests/unit/test_many_ranks: $(patsubst %.c,
 $(B)/tests/unit/test_leaves: $(B)/san/user/manager/leaves.o
 $(B)/tests/unit/test_agent: $(B)/san/user/serve/agent_jobs.o
 $(B)/tests/unit/test_log: $(patsubst %,$(B)/san/user/cli/%.o,log progress report)
-$(B)/tests/unit/query/test_partition: $(patsubst %,$(B)/san/user/query/worker/%.o,schema text partition files hive parquet engine listing identity)
+$(B)/tests/unit/query/test_partition: $(patsubst %,$(B)/san/user/query/worker/%.o,schema text partition files hive parquet engine listing identity database)
 $(B)/tests/unit/query/test_batch: $(B)/san/user/query/worker/batch.o
 $(B)/tests/unit/test_stack: $(patsubst %,$(B)/san/user/%.o,host/kind host/stack job/port)
 $(B)/tests/unit/test_links: $(patsubst %,$(B)/san/user/%.o,plan/shares cli/progress cli/report)

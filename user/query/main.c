@@ -40,7 +40,8 @@ static const struct verb verbs[] = {
 	 "  --workers N        number of workers, at most 1024; default 2. Workers get rows in turn\n"
 	 "  --seed S           default 1; equal seeds and sizes give equal rows on every machine\n",
 	 .unpinned = true},
-	{"query worker", verb_query_worker, "DIR --key FILE [--driver FILE] [--listen ADDR] [--port N] [--scans N]",
+	{"query worker", verb_query_worker,
+	 "DIR --key FILE [--driver FILE] [--databases FILE] [--listen ADDR] [--port N] [--scans N]",
 	 "serve a directory of tables to masters of queries",
 	 "  DIR                directory of tables. Each has a TABLE.schema with a line NAME TYPE [not null]\n"
 	 "                     for each column (real, double, int32, int64, text, date, timestamp, decimal(P,S)),\n"
@@ -48,6 +49,8 @@ static const struct verb verbs[] = {
 	 "                     Parquet files; Parquet does not need a schema\n"
 	 "  --key FILE         file of the keys whose holders are served; default $FPISA_KEY\n"
 	 "  --driver FILE      DuckDB's library, which reads Parquet; default $FPISA_DRIVER, else libduckdb.so\n"
+	 "  --databases FILE   file of tables in other databases, with a line NAME DRIVER URI [TABLE] for each.\n"
+	 "                     DRIVER is the file of the database's ADBC driver; TABLE is NAME by default\n"
 	 "  --listen ADDR      address to listen on; default all addresses, IPv4 and IPv6\n"
 	 "  --port N           TCP port for masters; default 18001\n"
 	 "  --scans N          masters served at once, each by a process; default 64\n"

@@ -13,6 +13,7 @@
 
 #define ADBC_VERSION_1_0_0 1000000
 #define ADBC_STATUS_OK 0
+#define ADBC_ENTRY "AdbcDriverInit"
 #define ADBC_INGEST_OPTION_TARGET_TABLE "adbc.ingest.target_table"
 
 typedef uint8_t AdbcStatusCode;

@@ -12,15 +12,25 @@
 
 /* -- the statement ------------------------------------------------------------------ */
 
-/* Compare the pages that the statement reads with their checksums. This is a run() of struct scan_check. */
-static int check_pages(void *table)
+/*
+ * Write the statement. First read the rows of another database, or compare the pages that the statement reads with their
+ * checksums. This is a write() of struct scan_statement.
+ */
+static char *write_statement(void *columnar)
 {
-	struct partition *t = table;
-	int err = 0;
+	struct columnar *b = columnar;
+	struct partition *t = b->table;
+	char *sql = NULL;
+	int err = parquet_load(&t->parquet, &t->schema, t->used, b->want.where);
 
-	for (int i = 0; !err && i < t->parquet.n_chosen; i++)
+	if (!err)
+		sql = parquet_statement(&t->parquet, &t->schema, &b->want, t->file);
+	for (int i = 0; sql && !err && i < t->parquet.n_chosen; i++)
 		err = pages_check(&t->files.file[t->parquet.chosen[i]], &t->schema, t->used);
-	return err;
+	if (!err)
+		return sql;
+	free(sql);
+	return NULL;
 }
 
 /* Run the statement that reads the wanted columns. */
@@ -28,20 +38,17 @@ static int begin(struct columnar *b, struct parquet_wanted want)
 {
 	static const struct fpisa_column text = {.type = FPISA_COLUMN_TEXT};
 	struct partition *t = b->table;
-	char *sql;
 
 	want.place = b->place;
 	want.as_text = b->as_text;
 	want.n = b->n;
-	sql = parquet_statement(&t->parquet, &t->schema, &want, t->file);
-	if (!sql)
-		return -EINVAL;
+	b->want = want;
 	for (int i = 0; i < b->n; i++)
 		b->type[i] = b->as_text			   ? &text :
 			     want.column[i] == PARQUET_ONE ? &fpisa_column_rows :
 							     &t->schema.column[want.column[i]];
-	return scan_begin(&b->scan, &t->parquet.engine, sql, t->file, (struct scan_columns){b->type, b->n, b->place},
-			  (struct scan_check){check_pages, t});
+	return scan_begin(&b->scan, &t->parquet.engine, (struct scan_statement){write_statement, b}, t->file,
+			  (struct scan_columns){b->type, b->n, b->place});
 }
 
 /* End the previous reading. */
@@ -55,9 +62,6 @@ static void end(struct columnar *b)
 int columnar_begin(struct columnar *b, struct partition *table, const struct columns *c, const struct where *where,
 		   struct columnar_rows rows)
 {
-	int column[2 * FPISA_COLUMNS_MOST];
-	const struct where *filter[2 * FPISA_COLUMNS_MOST] = {NULL};
-
 	end(b);
 	b->table = table;
 	b->columns = c;
@@ -68,14 +72,15 @@ int columnar_begin(struct columnar *b, struct partition *table, const struct col
 	b->most = rows.most;
 	b->form = rows.form;
 	b->values_left = 0;
-	memcpy(column, b->key, (size_t)b->n * sizeof(*column));
+	memset(b->filter, 0, sizeof(b->filter));
+	memcpy(b->column, b->key, (size_t)b->n * sizeof(*b->column));
 	for (int i = 0; !b->join && i < c->n_values; i++) {
-		filter[b->n] = c->filter[i];
-		column[b->n++] = c->value[i] == COLUMNS_ROWS ? PARQUET_ONE : c->value[i];
+		b->filter[b->n] = c->filter[i];
+		b->column[b->n++] = c->value[i] == COLUMNS_ROWS ? PARQUET_ONE : c->value[i];
 	}
 	/* A statement has at least one column. */
 	b->place = rows.kind != FPISA_QUERY_TABLE || !b->n;
-	return begin(b, (struct parquet_wanted){.column = column, .filter = filter, .where = where});
+	return begin(b, (struct parquet_wanted){.column = b->column, .filter = b->filter, .where = where});
 }
 
 static int begin_records(struct columnar *b, struct partition *table, const struct columns *c,

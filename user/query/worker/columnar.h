@@ -20,6 +20,9 @@ struct columnar {
 	int values_left; /* how many of several values of the slice's rows follow */
 	bool distinct;	 /* the slice's rows have values whose distinct values are counted */
 	bool join, place, as_text;
+	struct parquet_wanted want; /* the statement, whose columns and conditions of values follow */
+	int column[2 * FPISA_COLUMNS_MOST];
+	const struct where *filter[2 * FPISA_COLUMNS_MOST];
 	/* types of the statement's columns, without the place */
 	const struct fpisa_column *type[2 * FPISA_COLUMNS_MOST];
 	int n;

@@ -193,7 +193,7 @@ int session_say_done(struct session *s)
 	struct fpisa_query_done done = {
 		.attempt = s->start.attempt,
 		.rank = s->want.kind == FPISA_QUERY_SCAN ? s->start.rank : s->member.rank,
-		.rows = src->read,
+		.rows = source_read(src),
 		.nulls = src->nulls,
 		.sent = s->want.kind == FPISA_QUERY_SCAN ? src->given : s->sender.sent,
 		.weight = s->sender.weight,

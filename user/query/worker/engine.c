@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Load DuckDB through ADBC. engine.h documents the functions. */
+/* Load DuckDB and other databases through ADBC. engine.h documents the functions. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -173,6 +173,34 @@ static bool has_threads(void)
 	return stat("/proc/self/task", &tasks) || tasks.st_nlink != 3; /* ., .. and one thread */
 }
 
+int engine_connect(struct engine *e, const char *library, const char *uri, const char *table)
+{
+	void *driver = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
+	AdbcDriverInitFunc init = driver ? (AdbcDriverInitFunc)dlsym(driver, ADBC_ENTRY) : NULL;
+	struct AdbcError error = {0};
+	const char *why;
+
+	*e = (struct engine){0};
+	if (!driver) {
+		why = dlerror();
+		return fpisa_fail(-ENOENT, "%s: cannot load the ADBC driver: %.200s; correct the file of --databases",
+				  table, why ? why : library);
+	}
+	if (!init)
+		return fpisa_fail(-ENOENT, "%s: %.200s has no function " ADBC_ENTRY ", so it is not an ADBC driver",
+				  table, library);
+	if (init(ADBC_VERSION_1_0_0, &e->driver, &error) || e->driver.DatabaseNew(&e->database, &error) ||
+	    e->driver.DatabaseSetOption(&e->database, "uri", uri, &error) ||
+	    e->driver.DatabaseInit(&e->database, &error) || e->driver.ConnectionNew(&e->connection, &error) ||
+	    e->driver.ConnectionInit(&e->connection, &e->database, &error)) {
+		int err = failed(&error, table);
+
+		engine_close(e);
+		return err;
+	}
+	return 0;
+}
+
 void engine_prepare(void)
 {
 	/* The engine builds its grammar and its tables of functions at the first statements that need them. */
@@ -208,6 +236,21 @@ void engine_close(struct engine *e)
 
 /* -- statements ------------------------------------------------------------------- */
 
+/* Run a statement. The rows of some drivers need the statement, which the caller releases in all cases. */
+static int run(struct engine *e, const char *sql, struct AdbcStatement *statement, struct ArrowArrayStream *rows,
+	       const char *table)
+{
+	struct AdbcError error = {0};
+
+	*rows = (struct ArrowArrayStream){0};
+	*statement = (struct AdbcStatement){0};
+	return e->driver.StatementNew(&e->connection, statement, &error) ||
+			       e->driver.StatementSetSqlQuery(statement, sql, &error) ||
+			       e->driver.StatementExecuteQuery(statement, rows, NULL, &error) ?
+		       failed(&error, table) :
+		       0;
+}
+
 static void release(struct engine *e, struct AdbcStatement *statement)
 {
 	struct AdbcError ignored = {0};
@@ -218,15 +261,9 @@ static void release(struct engine *e, struct AdbcStatement *statement)
 
 int engine_run(struct engine *e, const char *sql, struct ArrowArrayStream *rows, const char *table)
 {
-	struct AdbcStatement statement = {0};
-	struct AdbcError error = {0};
-	int err = 0;
+	struct AdbcStatement statement;
+	int err = run(e, sql, &statement, rows, table);
 
-	*rows = (struct ArrowArrayStream){0};
-	if (e->driver.StatementNew(&e->connection, &statement, &error) ||
-	    e->driver.StatementSetSqlQuery(&statement, sql, &error) ||
-	    e->driver.StatementExecuteQuery(&statement, rows, NULL, &error))
-		err = failed(&error, table);
 	release(e, &statement);
 	return err;
 }
@@ -288,6 +325,16 @@ int engine_ingest(struct engine *e, const char *to, struct ArrowArrayStream *row
 	}
 	if (rows->release)
 		rows->release(rows);
+	return err;
+}
+
+int engine_copy(struct engine *from, const char *sql, struct engine *e, const char *to, const char *table)
+{
+	struct AdbcStatement statement;
+	struct ArrowArrayStream rows;
+	int err = run(from, sql, &statement, &rows, table) ?: engine_ingest(e, to, &rows, table);
+
+	release(from, &statement);
 	return err;
 }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "lib/base/error.h"
+#include "database.h"
 #include "files.h"
 #include "listing.h"
 #include "schema.h"
@@ -55,15 +56,18 @@ static bool is_table(int directory, char name[NAME_MAX + 1])
 
 static int write_names(DIR *d, int to)
 {
+	const struct database *b = database_find(NULL);
 	struct dirent *e;
 
 	dprintf(to, "name\n");
 	while (errno = 0, e = readdir(d)) {
-		if (!is_table(dirfd(d), e->d_name))
+		if (!is_table(dirfd(d), e->d_name) || database_find(e->d_name))
 			continue;
 		if (table_name_valid(e->d_name) && dprintf(to, "%s\n", e->d_name) < 0)
 			return fpisa_fail(-errno, "cannot write the list of tables: %s", fpisa_why(-errno));
 	}
+	for (; !errno && b; b = b->next)
+		dprintf(to, "%s\n", b->name);
 	return errno ? fpisa_fail(-errno, "cannot read the worker's directory: %s", fpisa_why(-errno)) : 0;
 }
 

@@ -7,8 +7,8 @@
 #define LISTING_SCHEMA "name text not null"
 
 /*
- * Write the names of the directory's tables as CSV to a new file without a name. A table has a schema, or is a Parquet
- * file or a directory of Parquet files without a schema. Return the descriptor of the file, or -errno with the message set.
+ * Write the names of the directory's tables as CSV to a new file without a name. A table has a schema, is a Parquet
+ * file or a directory of Parquet files without a schema, or is in another database. Return the descriptor of the file, or -errno with the message set.
  */
 int listing_to_csv(int directory);
 

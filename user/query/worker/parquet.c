@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Read Parquet files with DuckDB. parquet.h documents the functions. */
+/* Read Parquet files, and rows of other databases, with DuckDB. parquet.h documents the functions. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <math.h>
@@ -132,11 +132,24 @@ static bool keeps(const char *type, const char *common, const struct fpisa_colum
 	}
 }
 
+/*
+ * Return whether a text of another database can be converted. Drivers return numbers that Arrow does not have as texts,
+ * and some databases store dates as texts. Such texts must be known before the rows are read, because the database has
+ * compared other columns as numbers.
+ */
+static bool converts_text(const struct parquet *q, enum native is, int column, const struct fpisa_column *to)
+{
+	return q->database && is == TEXT &&
+	       (to->type == FPISA_COLUMN_DATE ||
+		(q->is_text[column] && (to->type == FPISA_COLUMN_DECIMAL || fpisa_column_is_float(to))));
+}
+
 int parquet_check(const struct parquet *q, const struct schema *schema, int column, const char *name)
 {
 	const struct fpisa_column *c = &schema->column[column];
 	struct fpisa_column from = {0};
 	char to[FPISA_COLUMN_TYPE_MOST];
+	enum native is;
 
 	if (!*q->type[column])
 		return fpisa_fail(-EINVAL, "%s: column %s is not in the file; remove it from the schema", name, c->name);
@@ -146,7 +159,8 @@ int parquet_check(const struct parquet *q, const struct schema *schema, int colu
 				  "table's files; store the column with one type in all files",
 				  q->files->file[q->unlike[column].file].name, c->name, q->unlike[column].type,
 				  q->type[column]);
-	if (converts(native_of(q->type[column], &from), &from, c))
+	is = native_of(q->type[column], &from);
+	if (converts(is, &from, c) || converts_text(q, is, column, c))
 		return 0;
 	fpisa_column_type_text(c, to);
 	return fpisa_fail(-EINVAL, "%s: column %s is %s, which is not converted to %s; name another type in the schema",
@@ -186,6 +200,12 @@ static int take_column(struct parquet *q, struct schema *schema, bool given, con
 	return 0;
 }
 
+/* Return the engine's name for the number of a row. */
+static const char *place_of(const struct parquet *q)
+{
+	return q->database ? "rowid" : PLACE;
+}
+
 /* Write the names of files. `chosen` lists their numbers; NULL means all files. */
 static void put_names(FILE *f, const struct parquet *q, const int *chosen, int n)
 {
@@ -193,9 +213,13 @@ static void put_names(FILE *f, const struct parquet *q, const int *chosen, int n
 		fprintf(f, "%s'/proc/self/fd/%d'", i ? ", " : "", q->files->file[chosen ? chosen[i] : i].fd);
 }
 
-/* Write the source of the files' rows. */
+/* Write the source of the files' rows, or of the rows of another database. */
 static void put_files(FILE *f, const struct parquet *q, const int *chosen, int n)
 {
+	if (q->database) {
+		fprintf(f, "\"%s\"", q->loaded ? DATABASE_ROWS : DATABASE_TYPES);
+		return;
+	}
 	fputs(n > 1 ? "read_parquet([" : "read_parquet(", f);
 	put_names(f, q, chosen, n);
 	fputs(n > 1 ? "], union_by_name = true)" : ")", f);
@@ -242,7 +266,7 @@ static bool in_directory(const struct parquet *q)
 
 static int check_name(const struct parquet *q, const char *column, const char *name)
 {
-	return strcasecmp(column, PLACE) && (!in_directory(q) || strcasecmp(column, FILE_NUMBER)) ?
+	return strcasecmp(column, place_of(q)) && (!in_directory(q) || strcasecmp(column, FILE_NUMBER)) ?
 		       0 :
 		       fpisa_fail(-EINVAL, "%s: column %s has the engine's name for a row number; rename the column",
 				  name, column);
@@ -413,7 +437,80 @@ int parquet_open(struct parquet *q, const struct files *files, struct schema *sc
 	return name_bad_file(q, take_columns(q, schema, name) ?: compare_files(q, schema, name) ?: count_rows(q, name));
 }
 
+/* -- tables of other databases -------------------------------------------------------- */
+
+int parquet_open_database(struct parquet *q, const struct database *database, struct schema *schema)
+{
+	static const struct files none;
+	int err;
+
+	*q = (struct parquet){.files = &none, .database = database};
+	err = engine_open(&q->engine, database->name)							?:
+		      engine_do(&q->engine, "SET enable_external_access = false", NULL, database->name) ?:
+		      database_describe(database, &q->engine)						?:
+		      take_columns(q, schema, database->name);
+	for (int i = 0; !err && i < schema->n; i++)
+		q->is_text[i] = !strcmp(q->type[i], "VARCHAR");
+	return err;
+}
+
+/* Return how the database compares the column, whose described type and whose type in the schema must agree. */
+static enum database_compares compares(const struct parquet *q, const struct schema *schema, int column)
+{
+	struct fpisa_column from = {0};
+	enum native is = native_of(q->type[column], &from);
+	bool exact = is == WHOLE || is == WIDE || is == DECIMAL;
+
+	switch (schema->column[column].type) {
+	case FPISA_COLUMN_INT32:
+	case FPISA_COLUMN_INT64:
+	case FPISA_COLUMN_DECIMAL:
+		return exact ? DATABASE_NUMBERS : DATABASE_NEVER;
+	case FPISA_COLUMN_REAL:
+	case FPISA_COLUMN_DOUBLE:
+		return exact || is == FLOATING ? DATABASE_REALS : DATABASE_NEVER;
+	case FPISA_COLUMN_DATE:
+		return DATABASE_DAYS;
+	case FPISA_COLUMN_TIMESTAMP:
+		return is == DATE || is == TIMESTAMP ? DATABASE_DAYS : DATABASE_NEVER;
+	default:
+		return is == TEXT ? DATABASE_TEXTS : DATABASE_NEVER;
+	}
+}
+
+int parquet_load(struct parquet *q, const struct schema *schema, const bool used[FPISA_COLUMNS_MOST],
+		 const struct where *where)
+{
+	enum database_compares how[FPISA_COLUMNS_MOST];
+	struct schema types = *schema;
+	int err;
+
+	if (!q->database || q->loaded)
+		return 0;
+	for (int i = 0; i < schema->n; i++)
+		how[i] = compares(q, schema, i);
+	err = database_read(q->database, &q->engine, schema, used, where, how);
+	q->loaded = !err;
+	if (!err)
+		err = take_columns(q, &types, q->database->name);
+	for (int i = 0; !err && i < schema->n; i++)
+		err = used[i] ? parquet_check(q, schema, i, q->database->name) : 0;
+	return err ?: count_rows(q, q->database->name);
+}
+
 /* -- statements ----------------------------------------------------------------- */
+
+/* Write the decimal of a text, which must not have more digits after the point than the column. */
+static void put_decimal(FILE *f, const struct fpisa_column *c)
+{
+	const char *name = c->name;
+
+	fprintf(f, "CASE WHEN \"%s\" IS NULL OR regexp_full_match(\"%s\", '-?[0-9]+([.][0-9]{0,%u}0*)?') THEN ", name,
+		name, c->scale);
+	fprintf(f, "CAST(\"%s\" AS DECIMAL(%u,%u)) ELSE ", name, c->precision, c->scale);
+	fprintf(f, "CAST(error('column %s: ''' || \"%s\" || ''' is not a decimal(%u,%u)') AS DECIMAL(%u,%u)) END", name,
+		name, c->precision, c->scale, c->precision, c->scale);
+}
 
 /* Write an expression that converts the column to the schema's type. Texts keep their bytes. */
 static void put_column(FILE *f, const struct parquet *q, const struct schema *schema, int column)
@@ -431,6 +528,8 @@ static void put_column(FILE *f, const struct parquet *q, const struct schema *sc
 
 	if ((is == TEXT || is == BYTES) && c->type == FPISA_COLUMN_TEXT)
 		fprintf(f, "\"%s\"", c->name);
+	else if (is == TEXT && c->type == FPISA_COLUMN_DECIMAL)
+		put_decimal(f, c);
 	else if (c->type == FPISA_COLUMN_DECIMAL)
 		fprintf(f, "CAST(\"%s\" AS DECIMAL(%u,%u))", c->name, c->precision, c->scale);
 	else if (digits)
@@ -647,7 +746,8 @@ static void put_from(FILE *f, const struct parquet *q, const struct schema *sche
 	      f);
 	for (size_t i = 0; i < want->n_places; i++)
 		fprintf(f, "%s%llu", i ? "," : "", (unsigned long long)want->places[i]);
-	fputs("]' AS BIGINT[]) AS p)) AS wanted ON " PLACE " = wanted.\"the place\" ORDER BY wanted.\"the order\"", f);
+	fprintf(f, "]' AS BIGINT[]) AS p)) AS wanted ON %s = wanted.\"the place\" ORDER BY wanted.\"the order\"",
+		place_of(q));
 }
 
 static char *write_statement(const struct parquet *q, const struct schema *schema, const struct parquet_wanted *want,
@@ -659,7 +759,8 @@ static char *write_statement(const struct parquet *q, const struct schema *schem
 	FILE *f = open_memstream(&text, &size);
 
 	if (f) {
-		fputs(want->place ? "SELECT " PLACE : "SELECT ", f);
+		fputs("SELECT ", f);
+		fputs(want->place ? place_of(q) : "", f);
 		for (int i = 0; i < want->n; i++) {
 			fputs(i || want->place ? ", " : "", f);
 			put_wanted(f, q, schema, want, i);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Parquet files as a table. This covers the columns that DuckDB finds in the files and in the names of their
+ * Parquet files as a table, or the table of another database. This covers the columns that DuckDB finds in the files and in the names of their
  * directories, and the statements that read them. A statement converts each column to the schema's type exactly, or
  * rounds the value once.
  */
@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "condition.h"
+#include "database.h"
 #include "engine.h"
 #include "hive.h"
 #include "schema.h"
@@ -28,6 +29,9 @@ struct parquet {
 	} unlike[FPISA_COLUMNS_MOST]; /* a file whose type is another and does not convert exactly; type "" if none */
 	uint64_t rows;
 	int chosen[FILES_MOST], n_chosen; /* the files that the last statement reads */
+	/* the table of another database instead of files, whether its columns are texts, and whether its rows are read */
+	const struct database *database;
+	bool is_text[FPISA_COLUMNS_MOST], loaded;
 };
 
 /*
@@ -38,6 +42,16 @@ struct parquet {
  * ends, because closing it takes 5 ms.
  */
 int parquet_open(struct parquet *q, const struct files *files, struct schema *schema, const char *name);
+
+/* Describe the table of another database in the same way. */
+int parquet_open_database(struct parquet *q, const struct database *database, struct schema *schema);
+
+/*
+ * Read the rows of another database that can meet the conditions, with the used columns, unless they are read already.
+ * This takes as long as the database. Do nothing for files. Return 0, or -errno with the message set.
+ */
+int parquet_load(struct parquet *q, const struct schema *schema, const bool used[FPISA_COLUMNS_MOST],
+		 const struct where *where);
 
 /*
  * Check that a column is in the file, and that its type can be converted to the schema's type. Return 0, or -EINVAL

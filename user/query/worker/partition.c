@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "lib/base/error.h"
@@ -121,12 +122,30 @@ static int open_files(struct partition *p, int directory, const char *table)
 				  table, table, table);
 }
 
-/* Open a table that is a file, or the table that lists the other tables. */
+/* Open a table of another database. Its rows may change between two scans, so each has a number of its own. */
+static int open_database(struct partition *p, int directory, const char *table, const struct database *database)
+{
+	int err = read_schema(p, directory, table);
+
+	strcpy(p->file, table);
+	p->ours = true;
+	p->kind = ROWS_PARQUET;
+	if (err && err != -ENOENT)
+		return err;
+	if (getrandom(&p->number, sizeof(p->number), 0) != sizeof(p->number))
+		return fpisa_fail(-EIO, "%s: cannot get random numbers; allow the worker to call getrandom()", table);
+	return parquet_open_database(&p->parquet, database, &p->schema);
+}
+
+/* Open a table of another database, a table that is a file, or the table that lists the other tables. */
 static int open_table(struct partition *p, int directory, const char *table)
 {
+	const struct database *database = database_find(table);
 	char schema[] = LISTING_SCHEMA;
 	int fd;
 
+	if (database)
+		return open_database(p, directory, table, database);
 	if (strcmp(table, LISTING))
 		return open_files(p, directory, table);
 	strcpy(p->file, table);
@@ -153,19 +172,19 @@ int partition_open(struct partition *p, int directory, const char *table)
 	err = open_table(p, directory, table);
 	if (!err && !p->ours)
 		err = files_note(&p->files);
-	if (!err && p->kind == ROWS_PARQUET)
+	if (!err && p->kind == ROWS_PARQUET && !p->ours)
 		err = parquet_open(&p->parquet, &p->files, &p->schema, p->file);
 	if (err)
 		partition_close(p);
 	return err;
 }
 
-/* Check the columns of a Parquet file that are used. */
+/* Check the columns of a Parquet file that are used. Those of another database are checked with its rows. */
 static int check_columns(const struct partition *p, const bool used[FPISA_COLUMNS_MOST])
 {
 	int err = 0;
 
-	for (int i = 0; !err && i < p->schema.n; i++)
+	for (int i = 0; !err && !p->ours && i < p->schema.n; i++)
 		if (!used || used[i])
 			err = parquet_check(&p->parquet, &p->schema, i, p->file);
 	return err;
@@ -191,7 +210,7 @@ void partition_close(struct partition *p)
 
 uint64_t partition_number(const struct partition *p)
 {
-	return files_number(&p->files, identity_number(&p->of_schema, 0));
+	return files_number(&p->files, identity_number(&p->of_schema, p->number));
 }
 
 int partition_unchanged(struct partition *p)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The rows of a table that a worker has. The files are TABLE.schema in the worker's directory, and one of TABLE.csv,
- * TABLE.tbl, TABLE.parquet and a directory TABLE of Parquet files. Parquet does not need a schema.
+ * TABLE.tbl, TABLE.parquet and a directory TABLE of Parquet files. Parquet does not need a schema. A table of
+ * --databases has its rows in another database (database.h).
  */
 #ifndef FPISA_QUERY_PARTITION_H
 #define FPISA_QUERY_PARTITION_H
@@ -21,7 +22,8 @@ struct partition {
 	struct text text;
 	struct parquet parquet;	       /* used instead of `text` if the file is Parquet */
 	bool used[FPISA_COLUMNS_MOST]; /* the query uses the files' values of the column */
-	bool ours;		       /* the file is temporary, and only this process has it open */
+	bool ours;		       /* the rows are not in files that others can write */
+	uint64_t number;	       /* of the rows of another database, which no other scan has */
 	struct identity of_schema;
 };
 

@@ -52,8 +52,10 @@ static int take_all(struct scan *s)
 {
 	struct ArrowArrayStream rows;
 	struct ArrowArray batch;
-	int more = 0, err = s->check.run(s->check.arg) ?: engine_run(s->engine, s->sql, &rows, s->table);
+	char *sql = s->statement.write(s->statement.arg);
+	int more = 0, err = sql ? engine_run(s->engine, sql, &rows, s->table) : -EINVAL;
 
+	free(sql);
 	if (err)
 		return err;
 	err = check_types(s, &rows);
@@ -80,15 +82,15 @@ static void *run(void *arg)
 
 /* -- the caller ------------------------------------------------------------------------ */
 
-int scan_begin(struct scan **out, struct engine *engine, char *sql, const char *table, struct scan_columns columns,
-	       struct scan_check check)
+int scan_begin(struct scan **out, struct engine *engine, struct scan_statement statement, const char *table,
+	       struct scan_columns columns)
 {
 	struct scan *s = calloc(1, sizeof(*s));
 	pthread_condattr_t monotonic;
 	int err = s ? 0 : ENOMEM;
 
 	if (s) {
-		*s = (struct scan){.engine = engine, .sql = sql, .table = table, .columns = columns, .check = check};
+		*s = (struct scan){.engine = engine, .statement = statement, .table = table, .columns = columns};
 		pthread_mutex_init(&s->lock, NULL);
 		pthread_condattr_init(&monotonic);
 		pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -98,7 +100,6 @@ int scan_begin(struct scan **out, struct engine *engine, char *sql, const char *
 	}
 	if (err) {
 		free(s);
-		free(sql);
 		return fpisa_fail(-err, "%s: cannot start a thread: %s", table, strerror(err));
 	}
 	*out = s;
@@ -156,7 +157,6 @@ void scan_end(struct scan *s)
 		s->ahead[s->first].release(&s->ahead[s->first]);
 	pthread_mutex_destroy(&s->lock);
 	pthread_cond_destroy(&s->moved);
-	free(s->sql);
 	free(s);
 }
 

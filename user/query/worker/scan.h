@@ -27,18 +27,17 @@ struct scan_columns {
 	bool place;
 };
 
-/* What the thread checks before it runs the statement: returns 0, or -errno with the message set. */
-struct scan_check {
-	int (*run)(void *arg);
+/* Returns the statement, which the scan frees, or NULL with the message set. The thread calls it. */
+struct scan_statement {
+	char *(*write)(void *arg);
 	void *arg;
 };
 
 struct scan {
 	struct engine *engine;
 	const char *table;
-	char *sql;
 	struct scan_columns columns;
-	struct scan_check check;
+	struct scan_statement statement;
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t moved;
@@ -52,11 +51,11 @@ struct scan {
 };
 
 /*
- * Begin to make the check, and then to run the statement. The scan takes over `sql` and frees it with free(). Nothing else may use the engine until
- * scan_end(). The result must have the given columns. Return 0, or -errno with the message set.
+ * Begin to write the statement, and then to run it. Nothing else may use the engine until scan_end(). The result must have
+ * the given columns. Return 0, or -errno with the message set.
  */
-int scan_begin(struct scan **s, struct engine *engine, char *sql, const char *table, struct scan_columns columns,
-	       struct scan_check check);
+int scan_begin(struct scan **s, struct engine *engine, struct scan_statement statement, const char *table,
+	       struct scan_columns columns);
 
 /* Wait up to `wait_ms` for the next batch. Return 1, 0 at the end, SCAN_LATER, or -errno with the message set. */
 int scan_next(struct scan *s, struct ArrowArray *batch, int wait_ms);

@@ -92,7 +92,6 @@ static bool is_columnar(const struct source *s)
 
 static int begin_columnar(struct source *s)
 {
-	s->read = s->table.parquet.rows;
 	if (s->want.kind == FPISA_QUERY_SCAN)
 		return columnar_begin_records(&s->columnar, &s->table, &s->columns, &s->where);
 	return columnar_begin(&s->columnar, &s->table, &s->columns, &s->where,
@@ -457,6 +456,11 @@ int source_next(void *arg, struct fpisa_row *row)
 	int rc = s->reduces ? reduction_next(&s->reduction, row) : 0;
 
 	return rc || (s->reduces && !s->stopped) ? rc : checked(s, next_of_table(s, row));
+}
+
+uint64_t source_read(const struct source *s)
+{
+	return is_columnar(s) ? s->table.parquet.rows : s->read;
 }
 
 unsigned int source_way(const struct source *s)

@@ -22,7 +22,7 @@ struct source {
 	uint32_t key_bytes, filter_bytes; /* bytes of the query's keys and of the filter's keys */
 	uint32_t form;			  /* enum fpisa_value_form of the values */
 	struct where where;
-	uint64_t read;	     /* number of rows that were read from the table */
+	uint64_t read;	     /* number of rows that were read from a text */
 	uint64_t nulls;	     /* number of selected rows whose value is NULL; 0 if there are several values */
 	uint64_t given;	     /* number of selected rows that were returned as records in sequence */
 	bool over;	     /* whether the table has been read to the end */
@@ -79,6 +79,9 @@ int source_reduce(struct source *s);
  * selects.
  */
 #define SOURCE_LATER SENDER_LATER
+
+/* Return the number of rows of the table, after all rows that the query selects were returned. */
+uint64_t source_read(const struct source *s);
 
 /* Return an enum fpisa_query_way. */
 unsigned int source_way(const struct source *s);

@@ -24,6 +24,7 @@
 
 #include "cli/options.h"
 #include "cli/print.h"
+#include "database.h"
 #include "engine.h"
 #include "fpisa-query.h"
 #include "host/listen.h"
@@ -41,16 +42,13 @@
 #define TICK_MS 250
 #define DESCRIPTORS 64 /* number of descriptors in addition to those of masters */
 
-enum { OPT_KEY = OPT_VERB, OPT_LISTEN, OPT_PORT, OPT_SCANS, OPT_DRIVER };
+enum { OPT_KEY = OPT_VERB, OPT_LISTEN, OPT_PORT, OPT_SCANS, OPT_DRIVER, OPT_DATABASES };
 
 static const struct option options[] = {
-	{"verbose", no_argument, NULL, OPT_VERBOSE},
-	{"key", required_argument, NULL, OPT_KEY},
-	{"listen", required_argument, NULL, OPT_LISTEN},
-	{"port", required_argument, NULL, OPT_PORT},
-	{"scans", required_argument, NULL, OPT_SCANS},
-	{"driver", required_argument, NULL, OPT_DRIVER},
-	{0},
+	{"verbose", no_argument, NULL, OPT_VERBOSE},	       {"key", required_argument, NULL, OPT_KEY},
+	{"listen", required_argument, NULL, OPT_LISTEN},       {"port", required_argument, NULL, OPT_PORT},
+	{"scans", required_argument, NULL, OPT_SCANS},	       {"driver", required_argument, NULL, OPT_DRIVER},
+	{"databases", required_argument, NULL, OPT_DATABASES}, {0},
 };
 
 struct worker {
@@ -82,6 +80,10 @@ static int take_options(struct worker *w, int argc, char **argv)
 			err = parse_number("--scans", optarg, 1, SCANS_MOST, &scans);
 		else if (opt == OPT_DRIVER)
 			err = setenv("FPISA_DRIVER", optarg, 1) ? fail(-errno, NULL, "--driver") : 0;
+		else if (opt == OPT_DATABASES)
+			err = databases_load(optarg) ?
+				      refuse(-EINVAL, "query worker: --databases: %s", fpisa_query_error()) :
+				      0;
 		else
 			err = common_option(&c, opt);
 	}

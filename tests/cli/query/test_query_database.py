@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Test tables of other databases at a worker: SQLite, the file of --databases, and errors. tests/postgres/test_database.py has PostgreSQL."""
+import os
+import sqlite3
+import subprocess
+
+import pytest
+
+import adbc
+import parquet
+from foreign import FPISA, Workers
+
+SCHEMA = "shop int32 not null\nday date\nprice double\nname text\n"
+ROWS = [(1, "2024-05-01", 9.99, "a"), (2, "2024-05-01", 1e30, "b"), (1, "2024-05-02", -0.5, None), (2, None, -1e30, "it's"), (2, "2024-05-03", 1.0, "")]
+
+
+@pytest.fixture
+def worker(tmp_path):
+    """Return a function that starts a worker with these lines of --databases, and returns ask(TABLE, *options)."""
+    started = []
+
+    def make(lines, **tables):
+        path = tmp_path / "databases"
+        path.write_text(lines)
+        w = Workers(1, "--databases", str(path), before=("env", "FPISA_DRIVER=" + parquet.engine()[1]["FPISA_DRIVER"]))
+        started.append(w)
+        for name, text in tables.items():
+            with open(os.path.join(w.directory(0), name + ".schema"), "w") as f:
+                f.write(text)
+
+        def ask(table, *options):
+            p = subprocess.run([FPISA, "query", "run", table, "--workers", w.addresses, "--key", w.key_file, *options], capture_output=True, text=True)
+            return p.stdout.splitlines()[1:] if not p.returncode else p.stderr
+        return ask
+    yield make
+    for w in started:
+        w.close()
+
+
+@pytest.fixture
+def database(tmp_path):
+    """Return (the driver's library, the URI of a database with the table sales)."""
+    with sqlite3.connect(tmp_path / "shop.db") as db:
+        db.execute("CREATE TABLE sales (shop INTEGER, day TEXT, price REAL, name TEXT)")
+        db.executemany("INSERT INTO sales VALUES (?, ?, ?, ?)", ROWS)
+    db.close()
+    return adbc.driver("sqlite"), f"file:{tmp_path}/shop.db"
+
+
+def test_sqlite(worker, database):
+    driver, uri = database
+    ask = worker(f"# a comment\n\nt {driver} {uri} main.sales\nuntyped {driver} {uri} sales\n", t=SCHEMA)
+    assert ask("t") == ["1,2024-05-01,9.99,a", "2,2024-05-01,1e+30,b", "1,2024-05-02,-0.5,", "2,,-1e+30,it's", '2,2024-05-03,1.0,""']
+    assert ask("t", "--by", "shop", "--value", "price") == ["1,2,9.4900000000000002,-0.5,9.9900000000000002,4.7450000000000001",
+                                                            "2,3,1,-1e+30,1e+30,0.33333333333333331"]
+    assert ask("t", "--total") == ["5"]
+    for way in "none", "workers":
+        assert ask("t", "--value", "price", "--limit", "2", "--prune", way) == ["2,2024-05-01,1e+30,b", "1,2024-05-01,9.99,a"]
+        # The rows of a database do not go to the filter of --where only.
+        assert ask("t", "--value", "price", "--limit", "9", "--where", "day>2024-05-01,name not null", "--prune", way) == ['2,2024-05-03,1.0,""']
+    assert ask("t", "--by", "day", "--where", "name='it''s'") == [",1"]
+    assert ask("untyped", "--by", "shop") == ["1,2", "2,3"]
+    assert "untyped: column day is VARCHAR, which is not converted to int64; name another type in the schema" in ask("untyped")
+    assert ask("fpisa_tables", "--columns", "name") == ["untyped", "t"]
+
+
+@pytest.mark.parametrize("price", ["real", "double", "decimal(9,2)"])
+def test_text_is_not_a_number(worker, database, price):
+    """SQLite compares a text with a number by other rules than DuckDB, so such a column is refused instead of losing rows."""
+    driver, uri = database
+    with sqlite3.connect(uri.removeprefix("file:")) as db:
+        db.execute("CREATE TABLE texts (price TEXT)")
+        db.executemany("INSERT INTO texts VALUES (?)", [("9.5",), ("10",)])
+    db.close()
+    ask = worker(f"texts {driver} {uri}\n", texts=f"price {price}\n")
+    assert f"texts: column price is VARCHAR, which is not converted to {price}; name another type" in ask("texts", "--where", "price>=9")
+
+
+def test_errors(worker, database, tmp_path):
+    driver, uri = database
+    ask = worker(f"missing /none.so {uri}\nother libm.so.6 {uri}\nnowhere {driver} file:{tmp_path}/none/shop.db\nabsent {driver} {uri}\n"
+                 f"columns {driver} {uri} sales\nplace {driver} {uri}\n", columns="shop int32\nowner text\n")
+    with sqlite3.connect(tmp_path / "shop.db") as db:
+        db.execute("CREATE TABLE place (rowid INTEGER)")
+    db.close()
+    for table, says in (("missing", "missing: cannot load the ADBC driver: /none.so: cannot open shared object file: No such file or directory; "
+                                    "correct the file of --databases"),
+                        ("other", "other: libm.so.6 has no function AdbcDriverInit, so it is not an ADBC driver"),
+                        ("nowhere", f"nowhere: failed to open 'file:{tmp_path}/none/shop.db': "),
+                        ("absent", "absent: [SQLite] Failed to prepare query: no such table: absent"),
+                        ("columns", "columns: "),
+                        ("place", "place: column rowid has the engine's name for a row number; rename the column")):
+        said = ask(table)
+        assert said.startswith("fpisa: query run: worker 127.0.0.1:") and says in said and said.count("\n") == 1, said
+
+
+def test_bad_file(tmp_path):
+    path = tmp_path / "databases"
+    for lines, says in ((None, "cannot open: No such file or directory"), ("\n\na /x.so\n", ":3: a line is NAME DRIVER URI [TABLE]"),
+                        ("a x y z more\n", ":1: a line is NAME DRIVER URI [TABLE]"), ("a/b x y\n", ":1: 'a/b' is not a table name; use letters"),
+                        ("a x y\nb x y\na x y\n", ":3: table a is given twice; remove one of the lines")):
+        if lines is not None:
+            path.write_text(lines)
+        p = subprocess.run([FPISA, "query", "worker", tmp_path, "--key", "none", "--databases", path], capture_output=True, text=True)
+        assert p.returncode == 1 and f"fpisa: query worker: --databases: {path}" in p.stderr and says in p.stderr, p.stderr

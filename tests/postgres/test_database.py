@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Test workers whose rows are in PostgreSQL: types, conditions, and the commands of doc/query.md."""
+import decimal
+import os
+import re
+import subprocess
+
+import pytest
+
+import adbc
+import parquet
+from foreign import FPISA, Workers
+from postgres import TOP
+
+SCHEMA = """i int32
+l int64
+r real
+d double
+n decimal(12,3)
+s text
+y date
+m timestamp
+"""
+COLUMNS = "i int, l bigint, r real, d double precision, n numeric, s text, y date, m timestamp"
+VALUES = {
+    "i": ["-1", "0", "7", "2147483647"],
+    "l": ["-5", "9007199254740993", "9007199254740992"],
+    "r": ["0.1", "-2.5", "NaN", "Infinity"],
+    "d": ["0.1", "1e300", "NaN", "-Infinity", "2"],
+    "n": ["1.5", "10.25", "-0.001", "123456789.125"],
+    "s": ["a", "B", "it's", "back\\slash", "é", ""],
+    "y": ["2024-02-29", "1999-12-31", "2030-01-01"],
+    "m": ["2024-02-29 12:00:00", "2024-02-29 12:00:00.5", "1999-12-31 23:59:59.999999"],
+}
+
+
+def line(server, table, database):
+    return f"{table} {adbc.driver('postgresql')} postgresql://postgres@/{database}?host={server.home}\n"
+
+
+@pytest.fixture
+def shop(server, tmp_path):
+    """Return a function that starts a worker with tables of the database shop, and returns ask(TABLE, *options)."""
+    server.sql("CREATE DATABASE shop")
+    started = []
+
+    def make(*tables, database="shop", **schemas):
+        (tmp_path / "databases").write_text("".join(line(server, t, database) for t in tables))
+        w = Workers(1, "--databases", str(tmp_path / "databases"), before=("env", "FPISA_DRIVER=" + parquet.engine()[1]["FPISA_DRIVER"]))
+        started.append(w)
+        for name, text in schemas.items():
+            with open(os.path.join(w.directory(0), name + ".schema"), "w") as f:
+                f.write(text)
+
+        def ask(table, *options):
+            p = subprocess.run([FPISA, "query", "run", table, "--workers", w.addresses, "--key", w.key_file, *options], capture_output=True, text=True)
+            return p.stdout.splitlines()[1:] if not p.returncode else p.stderr
+        return ask
+    yield make
+    for w in started:
+        w.close()
+    server.sql("DROP DATABASE shop WITH (FORCE)")
+
+
+def quoted(text):
+    return "'" + text.replace("'", "''") + "'"
+
+
+def draw_row(rng):
+    return ", ".join("NULL" if rng.random() < 0.1 else quoted(rng.choice(values)) for values in VALUES.values())
+
+
+def draw_term(rng):
+    """Return a condition for --where and for PostgreSQL, which compares texts by their bytes and reals as doubles."""
+    column, values = rng.choice(list(VALUES.items()))
+    if rng.random() < 0.2:
+        negative = rng.choice(["null", "not null"])
+        return f"{column} {negative}", f"{column} IS {negative}"
+    operator, value = rng.choice(["<", "<=", "=", "<>", ">=", ">"]), rng.choice(values)
+    left = {"s": 's COLLATE "C"', "r": "r::float8"}.get(column, column)
+    typed = {"r": "::float8", "d": "::float8", "n": "::numeric"}.get(column, "")
+    return f"{column}{operator}{quoted(value)}", f"{left} {operator} {quoted(value)}{typed}"
+
+
+def test_conditions(server, shop, rng):
+    """Rows that meet random conditions are those of PostgreSQL, whether the database or DuckDB evaluates a condition."""
+    server.sql(f"CREATE TABLE t ({COLUMNS}); " + "".join(f"INSERT INTO t VALUES ({draw_row(rng)}); " for _ in range(200)), "shop")
+    ask = shop("t", t=SCHEMA)
+    found = 0
+    for _ in range(60):
+        terms = [draw_term(rng) for _ in range(rng.randint(1, 2))]
+        right = server.sql(f"SELECT count(*), count(i), sum(i) FROM t WHERE {' AND '.join(sql for _, sql in terms)}", "shop")[0]
+        answer = ask("t", "--total", "--value", "i,n", "--where", ",".join(where for where, _ in terms))
+        count, of_i, total = answer[0].split(",")[:3]
+        assert (count, of_i, total) == right, (terms, answer, right)
+        found += int(count) > 0
+    assert found > 10
+
+
+def test_pushed(server, shop):
+    """PostgreSQL receives the columns and the conditions that it can evaluate. The other conditions are not lost."""
+    server.sql(f"CREATE TABLE t ({COLUMNS}); INSERT INTO t SELECT g, g, g, g, g, chr(97 + g % 26), '2024-01-01'::date + g FROM generate_series(1, 100) g; "
+               "ALTER DATABASE shop SET log_statement = 'all'", "shop")
+    ask = shop("t", t=SCHEMA)
+    assert ask("t", "--columns", "i", "--where", "l>=90,r>95.5,d<>97,y<=2024-04-09,s='v',n<99.5,s>'a'") == ["99"]
+    assert ask("t", "--columns", "i", "--where", "l>=90,r>95.5,d<>97,y<=2024-04-09,n<99,s>'a',i not null") == ["96", "98"]
+    with open(server.home + "/log") as f:
+        log = f.read()
+    assert ('SELECT "i", "l", "r", "d", "n", "s", "y" FROM "t" WHERE "l" >= 90 AND NOT "r" <= 95.5 AND NOT "d" = 97 AND "y" <= \'2024-04-09\' '
+            'AND "s" = \'v\'') in log
+    assert "\"y\" <= '2024-04-09' AND \"i\" IS NOT NULL" in log
+
+
+def test_types(server, shop):
+    """Without a schema, the columns have PostgreSQL's types. numeric needs a schema, and is exact or refused."""
+    server.sql("CREATE TABLE u (b boolean, i smallint, d double precision, n numeric(30,10), z timestamptz, a int[]); "
+               "INSERT INTO u VALUES (true, 3, 0.1, 1.25, '2024-05-01 12:00+02', '{1}'), (NULL, NULL, NULL, NULL, NULL, NULL)", "shop")
+    ask = shop("u", "exact", "short")
+    assert ask("u") == ["true,3,0.1,1.2500000000,2024-05-01 10:00:00+00", ",,,,"]
+    server.sql("CREATE VIEW exact AS SELECT n FROM u; CREATE VIEW short AS SELECT n FROM u", "shop")
+    ask = shop("exact", "short", exact="n decimal(38,10)\n", short="n decimal(9,1)\n")
+    total = ask("exact", "--total", "--value", "n")[0].split(",")
+    assert decimal.Decimal(total[1 if len(total) == 5 else 2]) == decimal.Decimal("1.25")
+    assert "short: column n: '1.2500000000' is not a decimal(9,1)" in ask("short")
+
+
+def test_errors(server, shop):
+    """An error while the database sends rows is an error of the query too."""
+    server.sql("CREATE TABLE t (i int); CREATE TABLE one AS SELECT 1 AS i; CREATE VIEW bad AS SELECT 1 / (i - 1) AS i FROM one", "shop")
+    ask = shop("absent", "bad")
+    for table, says in ("absent", 'relation "absent" does not exist'), ("bad", "division by zero"):
+        said = ask(table)
+        assert f": {table}: " in said and says in said and said.count("\n") == 1, said
+    nowhere = shop("t", database="nowhere")("t")
+    assert 't: [libpq] Failed to connect: ' in nowhere and 'database "nowhere" does not exist' in nowhere, nowhere
+
+
+def test_page(server, shop, tmp_path):
+    """Run the page's commands with this server, and with the driver where the tests have it."""
+    with open(os.path.join(TOP, "doc", "query.md")) as f:
+        venv, echo, serve = re.search(r"^    (python3 -m venv /opt/adbc .*)\n    (echo sales .*)\n    (fpisa query worker .*)\n", f.read(), re.M).groups()
+    assert venv.endswith("pip install adbc-driver-postgresql")
+    server.sql("CREATE TABLE sales AS SELECT g % 2 AS shop, g AS price FROM generate_series(1, 10) g", "shop")
+    adbc.driver("postgresql")
+    for name, here in (("/opt/adbc/lib/python3*/site-packages", adbc.PLACE), ("postgresql://reader@db/shop", f"'postgresql://postgres@/shop?host={server.home}'"),
+                       ("/etc/fpisa", str(tmp_path))):
+        echo = echo.replace(name, here)
+    subprocess.run(["sh", "-c", echo], check=True)
+    options = serve.split(" --key ")[1].split()[1:]
+    assert options == ["--databases", "/etc/fpisa/databases"]
+    w = Workers(1, options[0], str(tmp_path / "databases"), before=("env", "FPISA_DRIVER=" + parquet.engine()[1]["FPISA_DRIVER"]))
+    try:
+        p = subprocess.run([FPISA, "query", "run", "sales", "--workers", w.addresses, "--key", w.key_file, "--by", "shop", "--value", "price"],
+                           capture_output=True, text=True)
+    finally:
+        w.close()
+    assert [row.split(",")[:5] for row in sorted(p.stdout.splitlines()[1:])] == [["0", "5", "30", "2", "10"], ["1", "5", "25", "1", "9"]], p.stderr
