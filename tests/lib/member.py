@@ -9,7 +9,8 @@ join. Its "gnutls" says whether the library was loaded before the join and after
 
     {"sum": TYPE, "count": N}    all-reduce N values rank + 1 of "float32", "float64" or "int32"; the answer has the first value
     {"times": N, "pause": SECONDS, ...}  make N such sums with pauses between them; "calls" is the number of successful calls
-    {"compute": SECONDS, ...}    start a sum, keep a CPU busy for this time, then wait; "waited" is the wait in seconds
+    {"compute": SECONDS, ...}    start a sum, keep a CPU busy for this time, then wait; "waited" is the wait in seconds; "timeout_ms" is the
+                                 deadline of the sum
     {"late": SECONDS, ...}       begin the sum this late
     {"poll": true, "times": N, ...}      make N such sums in place, each started and tested until it is done
     {"told": N}                  make N sums of one "float32", each started by on_done of the previous sum, without requests;
@@ -138,7 +139,7 @@ class Member:
             return self.poll(step, kind, count, number)
         values, out = self.arrays(kind, count)
         if "compute" in step:
-            return self.overlap(step["compute"], values, out, count, number)
+            return self.overlap(step, values, out, count, number)
         time.sleep(step.get("late", 0))
         began, calls, rc = time.monotonic(), 0, 0
         while True:
@@ -148,12 +149,12 @@ class Member:
                 return self.answer(rc, began, calls=calls, first=out[0], last=out[count - 1])
             time.sleep(step.get("pause", 0))
 
-    def overlap(self, seconds, values, out, count, number):
+    def overlap(self, step, values, out, count, number):
         began, request = time.monotonic(), ctypes.c_void_p()
         call = Call(size=ctypes.sizeof(Call), send=ctypes.addressof(values), recv=ctypes.addressof(out), count=count,
-                    type=number, op=SUM)
+                    type=number, op=SUM, timeout_ms=step.get("timeout_ms", 0))
         rc = self.lib.fpisa_group_start(self.group, ctypes.byref(call), ctypes.byref(request))
-        while time.monotonic() < began + seconds:
+        while time.monotonic() < began + step["compute"]:
             pass
         computed = time.monotonic()
         rc = rc or self.lib.fpisa_wait(ctypes.byref(request), None)

@@ -18,7 +18,7 @@ import pytest
 import mpi as mpis
 from aggregators import Switched, pins
 from bits import check_call
-from groups import Groups
+from groups import Groups, within
 from lab import BUILD, FPISA, LIBRARY, PIN, TOP, draw_seed, end, once_within, wait_until
 from rationals import EXACT
 from training import outputs
@@ -300,8 +300,8 @@ def test_doubles(site):
 def test_rank_that_does_not_call(site):
     """At the deadline, the ranks of a missing rank's leaf name it by its number in the group. The other ranks learn the number from them."""
     late, step = 5, {"sum": "float32", "count": 1000}
-    ranks = [site.start(host_of(r), "g", r, RANKS, step, {"sleep": 9} if r == late else step, hold=True, mode=MODE_EXACT,
-                        timeout_ms=3000 if host_of(r) == host_of(late) else 9000) for r in range(RANKS)]
+    ranks = [site.start(host_of(r), "g", r, RANKS, step, *[{**step, **(within(5000) if host_of(r) == host_of(late) else {})}] * (r != late),
+                        hold=True, mode=MODE_EXACT) for r in range(RANKS)]
     for rank in ranks:
         for _ in range(2):  # the join and the first sum
             answer = rank.line()

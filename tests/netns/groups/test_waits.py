@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from groups import Groups
+from groups import Groups, within
 from lab import SLOW, draw_seed, once_within
 
 pytestmark = pytest.mark.families(spread=True)
@@ -35,15 +35,17 @@ def start(g, *steps, name="train", **options):
     return ranks
 
 
-def test_a_call_that_has_failed_is_told(served):
+def test_a_call_that_has_failed_is_told(served, tmp_path):
     """Each rank has its own deadlines. After its deadline a rank stays or leaves, and the others do not wait for it."""
     small, large = {"sum": "float32"}, {"sum": "float32", "count": 300000, "anyway": True}
     for leaves in (False, True):
-        ranks = start(served, [small, large, *[{"leave": True}] * leaves, {"sleep": 60}], [small, {"sleep": 4}, large, small],
-                      name=f"leaves{leaves}", timeout_ms=(2000, 0))
+        failed = tmp_path / f"failed{leaves}"
+        ranks = start(served, [small, {**large, **within(2000)}, *[{"leave": True}] * leaves, {"sleep": 60}],
+                      [small, {"until": str(failed)}, large, small], name=f"leaves{leaves}")
         assert [rank.line()["rc"] for rank in ranks] == [0, 0]
         answer = ranks[0].line()
         assert answer["rc"] == -ETIMEDOUT and "rank 1 sent nothing" in answer["error"], answer
+        failed.touch()
         for _ in range(2):
             answer = ranks[1].line()
             if answer["rc"] == -ECONNRESET:
@@ -240,11 +242,11 @@ def test_a_barrier_in_two_jobs(served, tmp_path, then):
     """Rank 0 does not learn in time that rank 1 cannot continue with float32, so its barrier uses that job and fails. Rank 2 waits in
     another job's barrier, and gets the error whatever rank 0 does next."""
     sums, meet = str(tmp_path / "sums"), str(tmp_path / "meet")
-    both = {"sum": "float32"}, {"sum": "float64"}, {"until": sums}, {"sum": "float32", "anyway": True}
+    both, last = ({"sum": "float32"}, {"sum": "float64"}, {"until": sums}), {"sum": "float32", "anyway": True}
     barrier = {"until": meet}, {"barrier": True, "anyway": True}
-    ranks = [served.start(0, "train", 0, 3, *both, *barrier, then, {"sleep": 60}),
-             served.start(1, "train", 1, 3, *both, {"sleep": 60}, timeout_ms=int(2000 * SLOW)),
-             served.start(2, "train", 2, 3, *both, *barrier, timeout_ms=int(30000 * SLOW))]
+    ranks = [served.start(0, "train", 0, 3, *both, last, *barrier, then, {"sleep": 60}),
+             served.start(1, "train", 1, 3, *both, {**last, **within(2000)}, {"sleep": 60}),
+             served.start(2, "train", 2, 3, *both, last, *barrier, timeout_ms=int(30000 * SLOW))]
     assert [rank.line()["rc"] for rank in ranks for _ in range(3)] == [0] * 9
     served.net.worker[0].run("nft", CUT_TCP)
     served.net.worker[1].run("nft", "table inet cut { chain in { type filter hook input priority 0; udp sport 18000 drop; }; }")
