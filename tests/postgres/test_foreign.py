@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import socket
 import struct
 import subprocess
@@ -160,6 +161,9 @@ def test_exact_sums_of_expressions(far, workers, rng):
         assert [float(v) for _, v in sums(grouped + f" HAVING sum({what}) IS NOT NULL ORDER BY sum({what})")] == sorted(by.values())
     product = float(total)
     others = ("WITH t AS MATERIALIZED (SELECT a * b AS p FROM items) SELECT sum(p) FROM t",
+              "WITH t AS MATERIALIZED (SELECT a * b AS p FROM items), u AS MATERIALIZED (SELECT p FROM t) SELECT (SELECT sum(p) FROM u)",
+              "WITH t AS MATERIALIZED (SELECT a * b AS p FROM items) SELECT max(s) FROM (SELECT sum(p) AS s FROM t OFFSET 0) AS v",
+              "WITH t AS MATERIALIZED (SELECT a * b AS p FROM items), u AS MATERIALIZED (SELECT sum(p) AS s FROM t) SELECT s FROM u",
               "SELECT sum(p) FROM (SELECT a * b AS p FROM items WHERE k < 3 UNION ALL SELECT a * b FROM items WHERE k >= 3) AS t",
               "SELECT sum(p) FROM (SELECT k, a, b, a * b AS p FROM items WHERE k < 3 UNION SELECT k, a, b, a * b FROM items WHERE k >= 3) AS t",
               "SELECT sum(i.a * i.b) FROM items AS i JOIN (VALUES (0), (1), (2), (3), (4)) AS v(k) USING (k)",
@@ -173,6 +177,15 @@ def test_exact_sums_of_expressions(far, workers, rng):
     assert [float(v) for v, in sums("SELECT sum(b::real)::float8 FROM items")] == [single]
     assert [int(v) for v, in sums("SELECT count(*) FROM items WHERE a * b > (SELECT avg(a * b) FROM items)")] == \
         [sum(p > float(sum(map(Fraction, products)) / len(products)) for p in products)]
+
+
+def test_exact_sums_of_prepared_statements(far):
+    """A prepared statement and a function, whose plans are kept, follow a change of fpisa.exact_sum."""
+    explain = "EXPLAIN (VERBOSE) EXECUTE p;"
+    rows = far("SET plan_cache_mode = force_generic_plan; PREPARE p AS SELECT sum(x) FROM many;"
+               f"{explain} SET fpisa.exact_sum = on; {explain} RESET fpisa.exact_sum; {explain}")
+    functions = [f for r in rows for f in re.findall(r"Output: .*?(fpisa_sum|sum)\(", r[0])]
+    assert functions == ["sum", "fpisa_sum", "sum"], rows
 
 
 def test_whole_tables(far, server):

@@ -60,6 +60,8 @@ static bool replace(Node *n, void *replaced)
 {
 	if (!n)
 		return false;
+	if (IsA(n, Query))
+		return query_tree_walker((Query *)n, replace, replaced, 0);
 	if (IsA(n, Aggref))
 		replace_function(&((Aggref *)n)->aggfnoid, replaced);
 	else if (IsA(n, WindowFunc))
@@ -90,21 +92,29 @@ static void replace_in(PlannerInfo *root)
 	preprocess_aggrefs(root, root->parse->havingQual);
 }
 
-/*
- * Return whether the query level reads the rows of the level that is being planned, as a subquery in FROM, a part of a
- * UNION or a query in WITH. Other levels take its result as a value.
- */
-static bool reads_rows(const PlannerInfo *root)
+/* Return whether the planner is at a query in WITH of the level. It has planned no other part of the level yet. */
+static bool plans_with(const PlannerInfo *root)
 {
-	return root->processed_tlist || root->parse->setOperations ||
-	       list_length(root->cte_plan_ids) < list_length(root->parse->cteList);
+	return list_length(root->cte_plan_ids) < list_length(root->parse->cteList);
 }
 
+/*
+ * Replace the functions in the level that is being planned, and in those that read its rows: as a subquery in FROM, as a
+ * part of a UNION, or by WITH, where any part of the level may read them. Other levels take its result as a value.
+ */
 void fdw_exact_sums(PlannerInfo *root)
 {
+	bool replaced;
+
 	if (!fdw_exact_sum)
 		return;
 	replace_in(root);
-	for (root = root->parent_root; root && reads_rows(root); root = root->parent_root)
-		replace_in(root);
+	for (root = root->parent_root; root; root = root->parent_root) {
+		if (plans_with(root))
+			replace((Node *)root->parse, &replaced);
+		else if (root->processed_tlist || root->parse->setOperations)
+			replace_in(root);
+		else
+			break;
+	}
 }

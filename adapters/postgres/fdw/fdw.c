@@ -3,6 +3,7 @@
 #include "fdw.h"
 #include "fmgr.h"
 #include "utils/guc.h"
+#include "utils/plancache.h"
 
 PG_MODULE_MAGIC;
 
@@ -23,6 +24,14 @@ static const struct config_enum_entry whole_tables[] = {
 	{NULL, 0, false},
 };
 
+/* Plan prepared statements and those of functions again, because the setting says which function sum() is. */
+static void assign_exact_sum(bool value, void *extra)
+{
+	(void)extra;
+	if (value != fdw_exact_sum)
+		ResetPlanCache();
+}
+
 PGDLLEXPORT void _PG_init(void);
 
 void _PG_init(void)
@@ -41,7 +50,7 @@ void _PG_init(void)
 				 "Computes sum() and avg() of real and double precision exactly, at the workers.",
 				 "Without it workers do not compute them, because their last bits depend on the order "
 				 "of rows.",
-				 &fdw_exact_sum, false, PGC_USERSET, 0, NULL, NULL, NULL);
+				 &fdw_exact_sum, false, PGC_USERSET, 0, NULL, assign_exact_sum, NULL);
 	DefineCustomEnumVariable("fpisa.whole_table",
 				 "Sets what happens if a statement reads all rows of a table: allow, notice or refuse.",
 				 NULL, &fdw_whole_table, FDW_WHOLE_NOTICE, whole_tables, PGC_USERSET, 0, NULL, NULL,
