@@ -362,6 +362,7 @@ class Backend final : public Base
 
 	void monitoredBarrier(const c10d::BarrierOptions &o, bool all) override
 	{
+		check_process(pid_);
 		inner_->monitoredBarrier(o, all);
 	}
 
@@ -562,6 +563,7 @@ class Backend final : public Base
 	{
 		const bool staged = !tensors.empty() && is_staged(tensors[0].device());
 
+		check_process(pid_);
 		TORCH_CHECK(!staged || inner_of_gpus_, "fpisa: ", name, ": the tensor is on ", tensors[0].device(),
 			    "; fpisa leaves this call to NCCL, which this PyTorch does not have: pass tensor.cpu()");
 		return staged ? *inner_of_gpus_ : *inner_;

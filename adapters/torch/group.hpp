@@ -40,6 +40,16 @@
 
 namespace fpisa_torch
 {
+/*
+ * Refuse a call in a child after fork(). The child has none of the threads that would answer it, and may have copied
+ * locks that are held, so call this before taking one.
+ */
+inline void check_process(pid_t created_by)
+{
+	TORCH_CHECK(getpid() == created_by,
+		    "fpisa: the process group belongs to the process that created it, and this process is a "
+		    "child; create a process group in this process");
+}
 
 /*
  * A reduction of `values`. When the call ends, the result in `kept` is copied to `tensors`, unless `kept` is the tensor
@@ -346,10 +356,7 @@ class Session final : public std::enable_shared_from_this<Session>
 	 */
 	void start(const c10::intrusive_ptr<Call> &call, enum fpisa_dtype type, enum fpisa_operation op, uint64_t number)
 	{
-		/* A child after fork() may have copied locks that are held, so take none. */
-		TORCH_CHECK(getpid() == pid_,
-			    "fpisa: the process group belongs to the process that created it, and this process is a "
-			    "child; create a process group in this process");
+		check_process(pid_);
 		const size_t level = std::min(Call::level_of_thread(), LEVELS - 1);
 		struct fpisa_call c = {};
 

@@ -13,6 +13,7 @@ import itertools
 import logging
 import math
 import os
+import signal
 import sys
 import threading
 import time
@@ -680,8 +681,11 @@ def forks():
     """A forked child has no process group, and its end changes nothing, so a DataLoader may have workers."""
     child = os.fork()
     if not child:
+        signal.alarm(20)  # ends a child that hangs
         try:
-            raises(RuntimeError, "this process is a child", dist.all_reduce, torch.ones(5))
+            for call, *args in ((dist.all_reduce, torch.ones(5)), (dist.all_reduce, torch.ones(5, dtype=torch.int64)),
+                                (dist.broadcast, torch.ones(5), 0), (dist.send, torch.ones(5), (RANK + 1) % SIZE), (dist.barrier,)):
+                raises(RuntimeError, "this process is a child", call, *args)
             atexit._run_exitfuncs()
         finally:
             os._exit(sys.exc_info()[0] is not None)
