@@ -501,8 +501,16 @@ int fpisa_group_broadcast_start(struct fpisa_group *g, void *data, size_t bytes,
 				struct fpisa_request **request);
 
 /*
- * Return a descriptor as fpisa_eventfd() does, for all requests of the group: those of fpisa_group_start() without
- * on_done, fpisa_group_broadcast_start() and fpisa_group_barrier_start(). fpisa_group_leave() closes it.
+ * Start a broadcast with the size, tag, on_done, arg, ranks and timeout_ms of `call`, as in fpisa_group_start(). Its
+ * other members are not read.
+ */
+int fpisa_group_broadcast_call(struct fpisa_group *g, void *data, size_t bytes, uint32_t root,
+			       const struct fpisa_call *call, struct fpisa_request **request);
+
+/*
+ * Return a descriptor as fpisa_eventfd() does, for all requests of the group: those of fpisa_group_start() and
+ * fpisa_group_broadcast_call() without on_done, fpisa_group_broadcast_start() and fpisa_group_barrier_start().
+ * fpisa_group_leave() closes it.
  */
 int fpisa_group_eventfd(struct fpisa_group *g);
 

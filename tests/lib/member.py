@@ -19,7 +19,8 @@ join. Its "gnutls" says whether the library was loaded before the join and after
                                  make N sums of random length, including "float16" and "bfloat16"; "wrong" counts wrong sums
     {"broadcast": [BYTES, ...], "times": N, "seed": S}
                                  broadcast random bytes, and words that arithmetic would change, from each rank in turn,
-                                 or from "root"; "wrong" counts results that differ, or were written beyond their end
+                                 or from "root"; "wrong" counts results that differ, or were written beyond their end. With "tag",
+                                 give the calls this tag and the deadline "timeout_ms"
     {"threads": [TYPE, ...], "times": N}         run one thread for each type. Each makes a call that waits, then starts N calls, in turn
                                  with the other threads. "told" is the number of ends that the eventfd reports, "done" the
                                  number of calls that fpisa_test() then reports as done, "wrong" the number of wrong sums
@@ -101,6 +102,7 @@ class Member:
         lib.fpisa_group_reduce_scatter_start.argtypes = [ctypes.c_void_p] * 4
         lib.fpisa_group_broadcast.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32]
         lib.fpisa_group_broadcast_start.argtypes = [*lib.fpisa_group_broadcast.argtypes, ctypes.c_void_p]
+        lib.fpisa_group_broadcast_call.argtypes = [*lib.fpisa_group_broadcast_start.argtypes, ctypes.c_void_p]
         self.library, self.group, self.others = library, ctypes.c_void_p(), {}
 
     def answer(self, rc, began, **more):
@@ -218,15 +220,22 @@ class Member:
             at = i % 8
             data = ctypes.create_string_buffer(bytes(at) + (right if root == self.rank else os.urandom(size)) + GUARD)
             place = ctypes.addressof(data) + at if size else None
-            if i % 3:
+            if "tag" in step:
+                rc = self.broadcast_call(place, size, root, step, request)
+            elif i % 3:
                 rc = self.lib.fpisa_group_broadcast(self.group, place, size, root)
             else:
                 rc = self.lib.fpisa_group_broadcast_start(self.group, place, size, root, ctypes.byref(request))
-                rc = rc or self.lib.fpisa_wait(ctypes.byref(request), None)
+            if request:
+                rc = self.lib.fpisa_wait(ctypes.byref(request), None)
             if rc:
                 return self.answer(rc, began, calls=calls, wrong=wrong)
             calls, wrong = calls + 1, wrong + (data.raw[at:-1] != right + GUARD)
         return self.answer(0, began, calls=calls, wrong=wrong)
+
+    def broadcast_call(self, place, size, root, step, request):
+        call = Call(size=ctypes.sizeof(Call), tag=step["tag"], timeout_ms=step.get("timeout_ms", 0))
+        return self.lib.fpisa_group_broadcast_call(self.group, place, size, root, ctypes.byref(call), ctypes.byref(request))
 
     def start(self, kind, number, values, out, request=None, on_done=None):
         call = Call(size=ctypes.sizeof(Call), send=ctypes.addressof(values), recv=ctypes.addressof(out), count=len(values), type=number,

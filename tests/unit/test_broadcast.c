@@ -40,10 +40,12 @@ static int broadcast(struct member *t, struct fpisa *f, int call)
 	const size_t n = size_of(call);
 	unsigned char *block = calloc(1, n + 1), *data = n ? block + 1 : NULL;
 	struct fpisa_request *r = NULL;
+	struct fpisa_call c = {.size = sizeof(c)};
 
+	fpisa_call_broadcast(&c, n, root);
 	for (size_t i = 0; i < n; i++)
 		data[i] = root == t->rank ? byte_of(call, i) : 0xa5;
-	t->rc = fpisa_broadcast_start(f, data, n, root, fpisa_broadcast_tag(n, root), 0, 0, &r);
+	t->rc = fpisa_broadcast_start(f, &c, data, n, root, 0, 0, &r);
 	if (!t->rc)
 		t->rc = fpisa_wait(&r, NULL);
 	for (size_t i = 0; !t->rc && i < n; i++)

@@ -384,6 +384,7 @@ static void not_broadcast(void **state)
 						 .format = FPISA_FORMAT_FP32},
 				       words = {.size = sizeof(words), .workers = 1, .format = FPISA_FORMAT_INT32};
 	static float v[LONG];
+	const struct fpisa_call c = {.size = sizeof(c), .count = LONG};
 	struct fpisa_request *r = NULL;
 	struct fpisa_mem *m;
 	struct fpisa *f;
@@ -393,12 +394,12 @@ static void not_broadcast(void **state)
 	fail_in_place(v, LONG, &floats, FPISA_SCALE, 0);
 	assert_int_equal(fpisa_mem_create(&m, &words), 0);
 	assert_int_equal(fpisa_mem_connect(&f, m, 0, NULL), 0);
-	assert_int_equal(fpisa_broadcast_start(f, v, sizeof(v), 0, 0, 0, 0, &r), -EUCLEAN);
+	assert_int_equal(fpisa_broadcast_start(f, &c, v, sizeof(v), 0, 0, 0, &r), -EUCLEAN);
 	assert_null(r);
-	assert_int_equal(fpisa_broadcast_start(f, v, sizeof(v), 1, 0, 0, 0, &r), 0);
+	assert_int_equal(fpisa_broadcast_start(f, &c, v, sizeof(v), 1, 0, 0, &r), 0);
 	assert_int_equal(fpisa_wait(&r, NULL), 0);
 	fill(v, LONG, 1);
-	assert_int_equal(fpisa_broadcast_start(f, v, sizeof(v), 0, 0, 0, 0, &r), 0);
+	assert_int_equal(fpisa_broadcast_start(f, &c, v, sizeof(v), 0, 0, 0, &r), 0);
 	assert_int_equal(fpisa_wait(&r, NULL), 0);
 	fpisa_close(f);
 	fpisa_mem_destroy(m);

@@ -45,13 +45,14 @@ int fpisa_call_divide(struct fpisa_call *c, const size_t *counts, uint32_t ranks
 /*
  * Send `bytes` bytes of data from rank `root` to all ranks through a handle of FPISA_INT32. The broadcast is a sum to
  * which the other ranks contribute zeros. At rank root, data is not written. All ranks must give the same number of
- * bytes, root and tag, otherwise the call fails with -EPROTO. fpisa_broadcast_tag() distinguishes broadcasts whose
- * lengths round up to the same number of words. `number` and `to_wait` are as for fpisa_start_numbered().
+ * bytes, root and tag, otherwise the call fails with -EPROTO. `c` has the tag, which is the digest of the group's calls so
+ * far, the callback and the deadline. `number` and `to_wait` are as for fpisa_start_numbered().
  */
-int fpisa_broadcast_start(struct fpisa *f, void *data, uint64_t bytes, uint32_t root, uint64_t tag, uint64_t number,
-			  int to_wait, struct fpisa_request **request);
-uint64_t fpisa_broadcast_tag(uint64_t bytes, uint32_t root);
-uint64_t fpisa_broadcast_words(uint64_t bytes); /* number of elements of the sum */
+int fpisa_broadcast_start(struct fpisa *f, const struct fpisa_call *c, void *data, uint64_t bytes, uint32_t root,
+			  uint64_t number, int to_wait, struct fpisa_request **request);
+
+/* Make `c`, which has the tag of the program, the sum of a broadcast. Its tag then covers the bytes and the root. */
+void fpisa_call_broadcast(struct fpisa_call *c, uint64_t bytes, uint32_t root);
 
 /* Start a sum of FPISA_BLOCK zeros whose result is not kept. */
 int fpisa_barrier_start(struct fpisa *f, uint64_t tag, uint64_t number, int to_wait, struct fpisa_request **request);

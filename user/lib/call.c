@@ -135,9 +135,19 @@ static int check_arrays(const struct fpisa *f, const struct fpisa_call *c, const
 	return fpisa_unclean_refuse(c->send, sent);
 }
 
+static int check_timeout(const struct fpisa_call *c)
+{
+	if (c->timeout_ms <= FPISA_FOREVER)
+		return 0;
+	return fpisa_fail(-EINVAL, "timeout_ms is %llu; it must be at most FPISA_FOREVER, %u",
+			  (unsigned long long)c->timeout_ms, FPISA_FOREVER);
+}
+
 /* Check that the job supports the call. Store the bits of the factor, as in frames, in *operand. */
 static int check_call(const struct fpisa *f, const struct fpisa_call *c, uint64_t *operand)
 {
+	int rc;
+
 	if (c->type != f->hello.format)
 		return fpisa_fail(-EINVAL,
 				  "%s: job %u: the values are %s, but the job's are %s; pass values of the job's type",
@@ -150,9 +160,9 @@ static int check_call(const struct fpisa *f, const struct fpisa_call *c, uint64_
 				  "%s: job %u: %s of %s in mode %s is not supported; choose another operation or mode "
 				  "(doc/numbers.md)",
 				  f->peer, f->job, op_name(c->op), type_name(c->type), mode_name(f->hello.mode));
-	if (c->timeout_ms > FPISA_FOREVER)
-		return fpisa_fail(-EINVAL, "timeout_ms is %llu; it must be at most FPISA_FOREVER, %u",
-				  (unsigned long long)c->timeout_ms, FPISA_FOREVER);
+	rc = check_timeout(c);
+	if (rc)
+		return rc;
 	if (c->op == FPISA_SCALE)
 		memcpy(operand, &c->factor, sizeof(c->factor));
 	if (c->op == FPISA_SCALE && !fpisa_factor_valid(*operand, f->format))
@@ -323,32 +333,37 @@ int fpisa_barrier_start(struct fpisa *f, uint64_t tag, uint64_t number, int to_w
 	return start_made(f, &what, request);
 }
 
-uint64_t fpisa_broadcast_tag(uint64_t bytes, uint32_t root)
+void fpisa_call_broadcast(struct fpisa_call *c, uint64_t bytes, uint32_t root)
 {
-	return fpisa_digest_word(fpisa_digest_word(BROADCAST_TAG, bytes), root);
+	const uint64_t tag = fpisa_digest_word(fpisa_digest_word(BROADCAST_TAG, bytes), root);
+
+	c->tag = c->tag ? fpisa_digest_word(tag, c->tag) : tag;
+	c->type = FPISA_INT32;
+	c->op = FPISA_SUM;
+	c->count = bytes ? (bytes + 3) / 4 : 1;
 }
 
-uint64_t fpisa_broadcast_words(uint64_t bytes)
-{
-	return bytes ? (bytes + 3) / 4 : 1;
-}
-
-int fpisa_broadcast_start(struct fpisa *f, void *data, uint64_t bytes, uint32_t root, uint64_t tag, uint64_t number,
-			  int to_wait, struct fpisa_request **request)
+int fpisa_broadcast_start(struct fpisa *f, const struct fpisa_call *c, void *data, uint64_t bytes, uint32_t root,
+			  uint64_t number, int to_wait, struct fpisa_request **request)
 {
 	const int here = root == f->group_rank;
 	const struct fpisa_request what = {.send = here && bytes ? data : NULL,
 					   .recv = !here && bytes ? data : NULL,
-					   .part = {0, fpisa_broadcast_words(bytes)},
-					   .count = fpisa_broadcast_words(bytes),
+					   .part = {0, c->count},
+					   .count = c->count,
 					   .bytes = bytes ? bytes : 4,
 					   .op = FPISA_SUM,
-					   .tag = tag,
+					   .tag = c->tag,
 					   .number = number,
 					   .root = (int)root,
-					   .blocking = to_wait};
+					   .timeout_ns = fpisa_timeout_ns(c->timeout_ms),
+					   .blocking = to_wait,
+					   .on_done = c->on_done,
+					   .arg = c->arg,
+					   .ranks_to = c->ranks};
+	int rc = check_timeout(c);
 
-	return start_made(f, &what, request);
+	return rc ? rc : start_made(f, &what, request);
 }
 
 /* Start a call of the program. It is a reduce-scatter if `scatters` is set. `counts` is as in fpisa_call_divide(). */

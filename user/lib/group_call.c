@@ -85,7 +85,7 @@ static int start_next(struct fpisa_group *g, struct fpisa_call *c, struct fpisa_
 		if (b == &is_barrier)
 			rc = fpisa_barrier_start(f, digest, number, to_wait, request);
 		else if (b)
-			rc = fpisa_broadcast_start(f, b->data, b->bytes, b->root, digest, number, to_wait, request);
+			rc = fpisa_broadcast_start(f, c, b->data, b->bytes, b->root, number, to_wait, request);
 		else
 			rc = fpisa_start_numbered(f, c, parts, number, to_wait, request);
 		if (rc)
@@ -146,11 +146,11 @@ static int enter_call(struct fpisa_group *g, struct fpisa_call *c, const struct 
  * Start the program's call. The library owns the request of a call with on_done, and may have freed the request before
  * this function returns.
  */
-static int start_call(struct fpisa_group *g, struct fpisa_call *c, struct fpisa_parts *parts,
+static int start_call(struct fpisa_group *g, struct fpisa_call *c, struct fpisa_parts *parts, const struct broadcast *b,
 		      struct fpisa_request **request)
 {
 	struct fpisa_request *r = NULL;
-	int rc = start(g, c, parts, NULL, 0, &r);
+	int rc = start(g, c, parts, b, 0, &r);
 
 	if (!rc && !c->on_done)
 		*request = r;
@@ -162,7 +162,7 @@ int fpisa_group_start(struct fpisa_group *g, const struct fpisa_call *call, stru
 	struct fpisa_call c;
 	int rc = enter_call(g, &c, call, request);
 
-	return rc ? rc : start_call(g, &c, NULL, request);
+	return rc ? rc : start_call(g, &c, NULL, NULL, request);
 }
 
 /* Find the parts of the group's ranks. */
@@ -180,7 +180,7 @@ int fpisa_group_reduce_scatter_start(struct fpisa_group *g, const struct fpisa_c
 
 	if (!rc)
 		rc = divide(g, &c, counts, &parts);
-	return rc ? rc : start_call(g, &c, &parts, request);
+	return rc ? rc : start_call(g, &c, &parts, NULL, request);
 }
 
 int fpisa_group_reduce_scatter(struct fpisa_group *g, const void *send, void *recv, size_t count, const size_t *counts,
@@ -240,45 +240,53 @@ int fpisa_group_barrier_start(struct fpisa_group *g, struct fpisa_request **requ
 	return barrier(g, 0, request);
 }
 
-static int broadcast(struct fpisa_group *g, void *data, size_t bytes, uint32_t root, int to_wait,
-		     struct fpisa_request **request)
+/* Check a broadcast, and make `c`, which has the tag of the program, its sum. */
+static int check_broadcast(struct fpisa_group *g, struct fpisa_call *c, const struct broadcast *b)
+{
+	int rc = b->bytes ? fpisa_given(b->data, "the data") : 0;
+
+	if (!rc && b->root >= g->link.join.size)
+		rc = fpisa_fail(-EINVAL, "%s: root is %u; it must be below %u, the number of ranks", g->link.peer,
+				b->root, g->link.join.size);
+	if (!rc && b->bytes > MAX_BYTES)
+		rc = fpisa_fail(-EINVAL, "%s: a broadcast of %llu bytes is not supported; the limit is 2^42",
+				g->link.peer, (unsigned long long)b->bytes);
+	if (!rc)
+		fpisa_call_broadcast(c, b->bytes, b->root);
+	return rc;
+}
+
+int fpisa_group_broadcast_call(struct fpisa_group *g, void *data, size_t bytes, uint32_t root,
+			       const struct fpisa_call *call, struct fpisa_request **request)
 {
 	const struct broadcast b = {.data = data, .bytes = bytes, .root = root};
-	struct fpisa_call c = {.type = FPISA_INT32,
-			       .op = FPISA_SUM,
-			       .count = fpisa_broadcast_words(bytes),
-			       .tag = fpisa_broadcast_tag(bytes, root)};
-	int rc = fpisa_given(g, "the group");
+	struct fpisa_call c;
+	int rc = enter_call(g, &c, call, request);
 
-	if (!rc && bytes)
-		rc = fpisa_given(data, "the data");
-	if (!rc && root >= g->link.join.size)
-		rc = fpisa_fail(-EINVAL, "%s: root is %u; it must be below %u, the number of ranks", g->link.peer, root,
-				g->link.join.size);
-	if (!rc && bytes > MAX_BYTES)
-		rc = fpisa_fail(-EINVAL, "%s: a broadcast of %zu bytes is not supported; the limit is 2^42",
-				g->link.peer, bytes);
 	if (!rc)
-		rc = enter(g);
-	return rc ? rc : start(g, &c, NULL, &b, to_wait, request);
+		rc = check_broadcast(g, &c, &b);
+	return rc ? rc : start_call(g, &c, NULL, &b, request);
 }
 
 int fpisa_group_broadcast_start(struct fpisa_group *g, void *data, size_t bytes, uint32_t root,
 				struct fpisa_request **request)
 {
-	int rc = fpisa_given(request, "the pointer for the request");
+	const struct fpisa_call c = {.size = sizeof(c)};
 
-	if (rc)
-		return rc;
-	*request = NULL;
-	return broadcast(g, data, bytes, root, 0, request);
+	return fpisa_group_broadcast_call(g, data, bytes, root, &c, request);
 }
 
 int fpisa_group_broadcast(struct fpisa_group *g, void *data, size_t bytes, uint32_t root)
 {
+	const struct broadcast b = {.data = data, .bytes = bytes, .root = root};
+	struct fpisa_call c = {.size = sizeof(c)};
 	struct fpisa_request *r = NULL;
-	int rc = broadcast(g, data, bytes, root, 1, &r);
+	int rc = enter(g);
 
+	if (!rc)
+		rc = check_broadcast(g, &c, &b);
+	if (!rc)
+		rc = start(g, &c, NULL, &b, 1, &r);
 	return rc ? rc : fpisa_wait(&r, NULL);
 }
 

@@ -9,7 +9,7 @@ from lab import draw_seed
 
 pytestmark = pytest.mark.families(spread=True)
 
-EINVAL, EPROTO, EACCES, ECONNRESET = 22, 71, 13, 104
+EINVAL, EPROTO, EACCES, ECONNRESET, ETIMEDOUT = 22, 71, 13, 104, 110
 RANKS = 3
 FOR_EVER = 10**6
 
@@ -22,7 +22,8 @@ def test_bits_of_any_size(groups):
     g = groups(RANKS, "without-key = yes", "formats = fp32,int32")
     # Modes for floats do not apply to a broadcast.
     for options in {}, {"mode": 2, "elements": 64, "window": 8, "restore": 1}:
-        steps = {"sum": "float32"}, {"broadcast": sizes, "seed": rng.randrange(1000)}, {"sum": "int32"}, {"leave": True}
+        steps = ({"sum": "float32"}, {"broadcast": sizes, "seed": rng.randrange(1000), **({"tag": 1} if options else {})}, {"sum": "int32"},
+                 {"leave": True})
         for rank in g.group("train", range(RANKS), *steps, **options):
             answers = [rank.line() for _ in steps]
             assert all(a["rc"] == 0 for a in answers), answers
@@ -36,6 +37,8 @@ def test_bits_of_any_size(groups):
     ({"broadcast": [10], "root": 1}, {"broadcast": [9], "root": 1}, " bytes by rank 1"),
     ({"broadcast": [0], "root": 0}, {"broadcast": [1], "root": 0}, " bytes by rank 0"),
     ({"broadcast": [40000], "root": 0}, {"broadcast": [70000], "root": 0}, " bytes by rank 0"),
+    ({"broadcast": [9], "root": 1, "tag": 7}, {"broadcast": [9], "root": 1, "tag": 8}, "a broadcast of 9 bytes by rank 1"),
+    ({"broadcast": [9], "root": 1, "tag": 7}, {"broadcast": [9], "root": 1}, "a broadcast of 9 bytes by rank 1"),
     ({"sum": "int32", "count": 2}, {"broadcast": [8], "root": 0}, "the ranks made different calls"),
 ])
 def test_ranks_that_do_not_agree(groups, one, others, says):
@@ -59,6 +62,21 @@ def test_what_is_refused(groups):
     for rank in g.group("train", range(RANKS), {"broadcast": [5]}, hold=True):
         answer = rank.line()
         assert answer["rc"] == -EACCES and "the manager does not offer format int32" in answer["error"]
+
+
+def test_a_deadline_of_one_call(groups):
+    """The deadline of a call replaces that of the group."""
+    g = groups(RANKS, "without-key = yes", "formats = fp32,int32")
+    ranks = [g.start(r, "train", r, RANKS, {"broadcast": [4]}, *([] if r == 2 else [{"broadcast": [9], "root": 1, "tag": 7, "timeout_ms": 300}]),
+                     hold=True) for r in range(RANKS)]
+    for rank in ranks:
+        assert [rank.line()["rc"] for _ in range(2)] == [0, 0]
+    for rank in ranks[:2]:
+        answer = rank.line()
+        assert answer["rc"] == -ETIMEDOUT and answer["missing"] == 4, answer
+    for rank in ranks:
+        rank.kill()
+    g.empty()
 
 
 def test_a_root_that_dies(groups):
