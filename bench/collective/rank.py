@@ -10,7 +10,8 @@ sums the values, starting at time T of CLOCK_MONOTONIC. The answer has the times
 right. The answer to a failed order has an "error". The process ends when the socket closes.
 
 Other operations also have C values. broadcast sends from rank 0, reduce sums to rank 0, allgather collects each rank's part,
-and reduce_scatter gives each rank a part of the sum. For FPISA an all-reduce of values and zeros replaces the first three.
+and reduce_scatter gives each rank a part of the sum. For FPISA an all-reduce of values and zeros replaces the first three,
+except the broadcast of a group.
 """
 import ctypes
 import json
@@ -53,17 +54,21 @@ class Fpisa:
         return side.lib.fpisa_connect(ctypes.byref(side.handle), j["addresses"][self.rank].encode(), j["job"], ctypes.byref(options))
 
     def join(self, side, name, j, plan):
-        """Join a group, and create its job by a first call, which is not measured."""
+        """Join a group, and create its jobs by a first call of each type, which is not measured."""
         options = GroupOptions(size=ctypes.sizeof(GroupOptions), timeout_ms=TIMEOUT_MS, join_timeout_ms=TIMEOUT_MS, elements=plan["elements"],
                                window=plan["window"])
         value = ctypes.c_float()
         return side.lib.fpisa_group_join(ctypes.byref(side.handle), plan["manager"].encode(), name.replace("/", "-").encode(), self.rank,
-                                         j["workers"], ctypes.byref(options)) or self.allreduce(side, ctypes.byref(value), 1)
+                                         j["workers"], ctypes.byref(options)) or self.allreduce(
+                                             side, ctypes.byref(value), 1) or self.broadcast(side, ctypes.byref(value), 4)
 
     def allreduce(self, side, p, count):
         if self.groups:
             return side.lib.fpisa_group_allreduce(side.handle, p, p, ctypes.c_size_t(count), worker.FLOAT32, SUM, ctypes.c_double(1), None)
         return side.lib.fpisa_allreduce(side.handle, p, p, ctypes.c_size_t(count), worker.FLOAT32, None)
+
+    def broadcast(self, side, p, size):
+        return side.lib.fpisa_group_broadcast(side.handle, p, ctypes.c_size_t(size), 0)
 
     @staticmethod
     def check(side, rc):
@@ -72,6 +77,9 @@ class Fpisa:
 
     def run(self, operation, workers, values, algorithm, side=None):
         """Run the operation. FPISA's operations need values from every rank, so ranks without a contribution contribute zeros."""
+        if operation == "broadcast" and self.groups:
+            self.check(self.sides[side], self.broadcast(self.sides[side], values.ctypes.data_as(ctypes.c_void_p), values.nbytes))
+            return
         if operation == "broadcast" and self.rank:
             values.fill(0)
         if operation == "allgather":
