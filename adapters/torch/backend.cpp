@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
  * The process group "fpisa" of torch.distributed: all-reduce, reduce-scatter and
- * reduce of floating-point tensors by a libfpisa group (group.hpp), and all
- * other calls by an inner Gloo process group. fpisa/torch/__init__.py creates
- * both and registers the process group. PyTorch 1 expects a ProcessGroup and
- * PyTorch 2 a Backend. Both have the same methods.
+ * reduce of floating-point tensors by a libfpisa group (group.hpp), broadcast by
+ * the group if an option says so, and all other calls by an inner Gloo process
+ * group. fpisa/torch/__init__.py creates both and registers the process group.
+ * PyTorch 1 expects a ProcessGroup and PyTorch 2 a Backend. Both have the same
+ * methods.
  */
 #include <torch/version.h>
 
@@ -203,12 +204,12 @@ template <class Any> static void abort_backend(Any &, long)
 class Backend final : public Base
 {
       public:
-	/* Take over the group at address `group`, which Python has joined. */
+	/* Take over the group at address `group`, which Python has joined. `broadcasts` is whether libfpisa broadcasts. */
 	Backend(c10::intrusive_ptr<Base> inner, c10::intrusive_ptr<Base> inner_of_gpus, uintptr_t group, int rank,
-		int size, std::vector<int64_t> ranks, Milliseconds timeout, Join join)
+		int size, std::vector<int64_t> ranks, Milliseconds timeout, bool broadcasts, Join join)
 	    : Base(rank, size), inner_(std::move(inner)), inner_of_gpus_(std::move(inner_of_gpus)),
 	      session_(std::make_shared<Session>(reinterpret_cast<struct fpisa_group *>(group), ranks)),
-	      ranks_(std::move(ranks)), timeout_(timeout), join_(std::move(join))
+	      ranks_(std::move(ranks)), timeout_(timeout), broadcasts_(broadcasts), join_(std::move(join))
 	{
 		session_->run();
 	}
@@ -297,12 +298,26 @@ class Backend final : public Base
 			     place_for(out[0], at::empty(0, out[0].options()), 0), parts, type, op);
 	}
 
-	/* -- calls of Gloo --------------------------------------------------------- */
-
+	/* The root's memory is sent as bytes, whatever the type, and only the other ranks' tensors are written. */
 	Pending broadcast(Tensors &tensors, const c10d::BroadcastOptions &o) override
 	{
-		return inner("broadcast", tensors).broadcast(tensors, o);
+		if (!sent_by_us(tensors, o)) {
+			refuse_views(tensors, "broadcast");
+			return inner("broadcast", tensors).broadcast(tensors, o);
+		}
+		check_memory(tensors, "broadcast");
+		report_.ours("broadcast", tensors);
+		const uint64_t number = session_->count_call();
+		const bool root = getRank() == o.rootRank;
+		const at::Tensor &t = tensors[0];
+		auto call = c10::make_intrusive<Call>(
+			getRank(), tensors, root ? values_of(tensors) : place_for(t, at::empty(0, t.options()), 0),
+			(int)o.rootRank);
+		session_->broadcast(call, number);
+		return noted(call);
 	}
+
+	/* -- calls of Gloo --------------------------------------------------------- */
 
 	Pending allgather(Lists &out, Tensors &in, const c10d::AllgatherOptions &o) override
 	{
@@ -540,10 +555,16 @@ class Backend final : public Base
 			    "fpisa: ", name,
 			    ": the stream is captured for a CUDA graph, which cannot contain a sum over the "
 			    "network; make the call outside of the graph");
-		for (const auto &t : tensors) {
+		for (const auto &t : tensors)
 			TORCH_CHECK(!at::isFloatingType(t.scalar_type()) || t.element_size() > 1, "fpisa: ", name,
 				    ": the tensor is of ", t.scalar_type(),
 				    ", which is not summed; pass tensor.to(torch.bfloat16)");
+		check_memory(tensors, name);
+	}
+
+	static void check_memory(const Tensors &tensors, const std::string &name)
+	{
+		for (const auto &t : tensors) {
 			TORCH_CHECK(t.device().is_cpu() || is_staged(t.device()), "fpisa: ", name, ": the tensor is on ",
 				    t.device(), "; it must be on a CPU or a GPU: pass tensor.cpu()");
 			TORCH_CHECK(t.device() == tensors[0].device(), "fpisa: ", name, ": the tensors are on ",
@@ -590,6 +611,14 @@ class Backend final : public Base
 			TORCH_CHECK(!t.is_neg() && !t.is_conj(), "fpisa: ", name,
 				    ": the tensor is a negated or conjugated view, "
 				    "which Gloo does not sum; pass tensor.resolve_neg().resolve_conj()");
+	}
+
+	/* Return whether libfpisa broadcasts the tensor. A quantized tensor is more than its memory. */
+	bool sent_by_us(const Tensors &tensors, const c10d::BroadcastOptions &o) const
+	{
+		return broadcasts_ && tensors.size() == 1 && !o.rootTensor && o.rootRank >= 0 &&
+		       o.rootRank < getSize() && tensors[0].device().is_cpu() && tensors[0].layout() == at::kStrided &&
+		       !tensors[0].is_quantized();
 	}
 
 	/* Return whether libfpisa can reduce the tensors. All of them must have one type. */
@@ -735,6 +764,7 @@ class Backend final : public Base
 	std::shared_ptr<Session> session_;
 	const std::vector<int64_t> ranks_; /* the world rank of each group rank; empty for the world */
 	Milliseconds timeout_;
+	const bool broadcasts_;
 	const Join join_;
 	const pid_t pid_ = getpid();
 	bool ended_ = false; /* whether shutdown() or abort() has ended the inner backends */
@@ -761,9 +791,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
 
 	py::class_<Backend, c10::intrusive_ptr<Backend>, fpisa_torch::Base>(m, "ProcessGroup")
 		.def(py::init<c10::intrusive_ptr<fpisa_torch::Base>, c10::intrusive_ptr<fpisa_torch::Base>, uintptr_t,
-			      int, int, std::vector<int64_t>, fpisa_torch::Milliseconds, fpisa_torch::Join>(),
+			      int, int, std::vector<int64_t>, fpisa_torch::Milliseconds, bool, fpisa_torch::Join>(),
 		     py::arg("inner"), py::arg("inner_of_gpus"), py::arg("group"), py::arg("rank"), py::arg("size"),
-		     py::arg("ranks"), py::arg("timeout"), py::arg("join"), py::call_guard<py::gil_scoped_release>())
+		     py::arg("ranks"), py::arg("timeout"), py::arg("broadcasts"), py::arg("join"),
+		     py::call_guard<py::gil_scoped_release>())
 		.def("take_flags", [](Backend &b) { return b.session().take_flags(); })
 		.def("report", [](Backend &b) { return b.report().rows(); });
 	m.def("leave_all", fpisa_torch::Session::leave_all, py::call_guard<py::gil_scoped_release>());

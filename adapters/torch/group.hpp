@@ -52,8 +52,8 @@ inline void check_process(pid_t created_by)
 }
 
 /*
- * A reduction of `values`. When the call ends, the result in `kept` is copied to `tensors`, unless `kept` is the tensor
- * itself. If `kept` is undefined, this rank does not get a result.
+ * A reduction or a broadcast of `values`. When the call ends, the result in `kept` is copied to `tensors`, unless `kept`
+ * is the tensor itself. If `kept` is undefined, this rank does not get a result.
  */
 class Call final : public c10d::Work
 {
@@ -61,6 +61,14 @@ class Call final : public c10d::Work
 	Call(int rank, std::vector<at::Tensor> tensors, at::Tensor values)
 	    : Call(rank, c10d::OpType::ALLREDUCE, "fpisa:all_reduce", std::move(tensors), values, values, {})
 	{
+	}
+
+	/* A broadcast from rank `root`. Other ranks receive into `memory`. */
+	Call(int rank, std::vector<at::Tensor> tensors, at::Tensor memory, int root)
+	    : Call(rank, c10d::OpType::BROADCAST, "fpisa:broadcast", std::move(tensors), memory,
+		   rank == root ? at::Tensor() : memory, {})
+	{
+		root_ = root;
 	}
 
 	/*
@@ -110,6 +118,12 @@ class Call final : public c10d::Work
 		return parts_;
 	}
 
+	/* Return the root of a broadcast, or -1. */
+	int root() const
+	{
+		return root_;
+	}
+
 	/* Return whether the values are on an accelerator. */
 	bool staged() const
 	{
@@ -153,11 +167,11 @@ class Call final : public c10d::Work
 
 	/*
 	 * Give a call of several tensors a tag that differs from the tag of a call of one tensor with the same number
-	 * of values. PyTorch passes complex tensors as their real parts.
+	 * of values. PyTorch passes complex tensors as their real parts. The tag of a broadcast contains the type.
 	 */
 	uint64_t tag(uint64_t number) const
 	{
-		uint64_t tag = number;
+		uint64_t tag = root_ < 0 ? number : number << 8 | (uint8_t)values_.scalar_type();
 
 		if (tensors_.size() > 1)
 			for (const auto &t : tensors_)
@@ -302,6 +316,7 @@ class Call final : public c10d::Work
 	std::vector<at::Tensor> tensors_;
 	at::Tensor values_, kept_;
 	std::vector<size_t> parts_;
+	int root_ = -1;
 	std::unique_ptr<Arrival> arrival_; /* null for tensors of a CPU */
 	c10::intrusive_ptr<c10::ivalue::Future> future_;
 	std::atomic<bool> future_ended_{false};
@@ -356,20 +371,18 @@ class Session final : public std::enable_shared_from_this<Session>
 	 */
 	void start(const c10::intrusive_ptr<Call> &call, enum fpisa_dtype type, enum fpisa_operation op, uint64_t number)
 	{
-		check_process(pid_);
-		const size_t level = std::min(Call::level_of_thread(), LEVELS - 1);
 		struct fpisa_call c = {};
 
-		c.size = sizeof(c);
 		c.count = call->elements();
 		c.type = type;
 		c.op = op;
-		c.tag = call->tag(number);
-		c.timeout_ms = timeout_ms_;
-		if (!call->staged() && staging_.idle())
-			start_now(call, c, level);
-		else
-			queue(call, c, level);
+		start(call, c, number);
+	}
+
+	/* Start a broadcast, as start() does. */
+	void broadcast(const c10::intrusive_ptr<Call> &call, uint64_t number)
+	{
+		start(call, {}, number);
 	}
 
 	/*
@@ -420,6 +433,21 @@ class Session final : public std::enable_shared_from_this<Session>
 		size_t level;
 	};
 
+	/* Start a call, of which `c` has what differs between reductions and broadcasts. */
+	void start(const c10::intrusive_ptr<Call> &call, struct fpisa_call c, uint64_t number)
+	{
+		check_process(pid_);
+		const size_t level = std::min(Call::level_of_thread(), LEVELS - 1);
+
+		c.size = sizeof(c);
+		c.tag = call->tag(number);
+		c.timeout_ms = timeout_ms_;
+		if (!call->staged() && staging_.idle())
+			start_now(call, c, level);
+		else
+			queue(call, c, level);
+	}
+
 	/* Start a call whose values are in the memory of the host. */
 	void start_now(const c10::intrusive_ptr<Call> &call, struct fpisa_call c, size_t level)
 	{
@@ -432,7 +460,10 @@ class Session final : public std::enable_shared_from_this<Session>
 		std::lock_guard<std::mutex> lock(group_lock_);
 		TORCH_CHECK(group_, DESTROYED);
 		run_thread(level);
-		start_in_group(c, call->parts());
+		if (call->root() < 0)
+			start_in_group(c, call->parts());
+		else
+			broadcast_in_group(*call, c);
 		under_way.release();
 	}
 
@@ -491,6 +522,16 @@ class Session final : public std::enable_shared_from_this<Session>
 	{
 		const int rc = parts.empty() ? fpisa_group_start(group_, &c, nullptr) :
 					       fpisa_group_reduce_scatter_start(group_, &c, parts.data(), nullptr);
+		TORCH_CHECK(!rc, sentence(rc, fpisa_error()));
+	}
+
+	/* Start a broadcast, whose bytes are the memory of its values. The caller holds group_lock_. */
+	void broadcast_in_group(const Call &call, const struct fpisa_call &c)
+	{
+		const at::Tensor &t = call.values();
+		const int rc = fpisa_group_broadcast_call(group_, t.data_ptr(), t.nbytes(), (uint32_t)call.root(), &c,
+							  nullptr);
+
 		TORCH_CHECK(!rc, sentence(rc, fpisa_error()));
 	}
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * All-reduce of a negated or conjugated view, such as x.conj().imag. PyTorch's
+ * All-reduce and broadcast of a negated or conjugated view, such as x.conj().imag. PyTorch's
  * dispatcher passes a resolved copy of the view to a collective, so the result
  * does not reach the view. These kernels pass the view itself to a process
  * group that supports views. Other process groups still get a copy.
@@ -58,6 +58,7 @@ void pass_view(const c10::OperatorHandle &op, c10::DispatchKeySet keys, torch::j
 template <class Backend, c10::DispatchKey key> void pass_views(torch::Library &library)
 {
 	library.impl("allreduce_", torch::CppFunction::makeFromBoxedFunction<&pass_view<Backend, key>>());
+	library.impl("broadcast_", torch::CppFunction::makeFromBoxedFunction<&pass_view<Backend, key>>());
 #if TORCH_VERSION_MAJOR >= 2
 	library.impl("allreduce_coalesced_", torch::CppFunction::makeFromBoxedFunction<&pass_view<Backend, key>>());
 #endif

@@ -93,6 +93,11 @@ def _():
     dist.all_reduce(ones(), group=dist.new_group(pg_options={"mode": "exact"}))
 
 
+@call("new_group(pg_options={'broadcast': 'fpisa'}), broadcast")
+def _():
+    dist.broadcast(ones(), 0, group=dist.new_group(pg_options={"broadcast": "fpisa"}))
+
+
 @call("new_subgroups")
 def _():
     dist.all_reduce(ones(), group=dist.new_subgroups(SIZE)[0])

@@ -526,6 +526,83 @@ def parts():
     raises(RuntimeError, "for each of 3 ranks", dist.reduce_scatter_tensor, torch.empty(2), torch.ones(7))
 
 
+def bits(seed, n, dtype):
+    """Return n values of random bits, among them NaN with payloads, -0 and subnormals."""
+    raw = torch.randint(0, 2 if dtype == torch.bool else 256, (n * torch.empty(0, dtype=dtype).element_size(),), dtype=torch.uint8,
+                        generator=torch.Generator().manual_seed(seed))
+    if not dtype.is_complex:
+        return raw.view(dtype)
+    return torch.view_as_complex(raw.view(torch.empty(0, dtype=dtype).real.dtype).view(-1, 2))
+
+
+def raw(tensor):
+    return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).contiguous().view(-1).view(torch.uint8)
+
+
+OURS = {"broadcast": "fpisa"}
+
+
+@check
+def broadcasts():
+    """With the option, every rank has the root's bits, whatever the type, the size and the strides, and nothing else is written."""
+    group = dist.new_group(pg_options=OURS)
+    types = [d for d in (getattr(torch, n, None) for n in ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
+                                                           "float64", "complex64", "complex128", "float8_e4m3fn", "uint16")) if d]
+    for seed, (dtype, n) in enumerate(itertools.product(types, (0, 1, 3, 5, 257, 4099))):
+        root = seed % SIZE
+        t = bits(seed if RANK == root else 1000 + RANK, n, dtype)
+        assert dist.broadcast(t, root, group=group) is None and torch.equal(raw(t), raw(bits(seed, n, dtype))), (dtype, n)
+    views = [lambda t: t[:, ::2], lambda t: t.t(), lambda t: t[1:, 3], lambda t: t.narrow(1, 2, 3)]
+    for seed, view in enumerate(views):
+        base = bits(seed if RANK == 1 else 1000 + RANK, 2000, torch.float64).view(40, 50)
+        right = base.clone()
+        view(right).copy_(view(bits(seed, 2000, torch.float64).view(40, 50)))
+        dist.broadcast(view(base), 1, group=group)
+        assert torch.equal(raw(base), raw(right)), seed
+    z = torch.full((4,), complex(RANK, 1 + RANK))
+    dist.broadcast(z.conj().imag, 2, group=group)
+    assert (z.imag == 3).all() and (z.real == RANK).all()
+    with torch.inference_mode():
+        t = torch.full((9, 2), float(RANK))
+    leaf = torch.full((7,), float(RANK), requires_grad=True)
+    works = [dist.broadcast(x, 1, group=group, async_op=True) for x in (t[:, 1], leaf.detach(), torch.ones(100000))]
+    summed = torch.ones(5)
+    dist.all_reduce(summed, group=group)
+    future = works[2].get_future().then(lambda f: f.value()[0].sum().item())
+    assert all(w.wait() and w.is_completed() for w in works) and future.wait() == 100000 and (summed == SIZE).all()
+    assert (t[:, 1] == 1).all() and (t[:, 0] == RANK).all() and (leaf == 1).all()
+    assert {r.by for r in fpisa.torch.report(group)} == {"fpisa"}
+    pair = dist.new_group([0, 2], pg_options=OURS)
+    if RANK != 1:
+        t = torch.full((3,), RANK)
+        dist.broadcast(t, 2, group=pair)
+        assert (t == 2).all()
+
+
+@check
+def broadcasts_that_fail():
+    """Ranks that disagree, a root that does not call, and wrong arguments give errors."""
+    group = dist.new_group(pg_options=OURS)
+    wrong = dist.BroadcastOptions()
+    wrong.rootRank, wrong.rootTensor = SIZE, 0
+    raises((RuntimeError, ValueError), "", group.broadcast, [torch.ones(3)], wrong)
+    raises(RuntimeError, "share memory", dist.broadcast, torch.ones(1).expand(10), 0, group=group)
+    raises(RuntimeError, "", dist.broadcast, torch.ones(3).to_sparse(), 0, group=group)
+    for t, root in ((torch.ones(10 + RANK), 0), (torch.ones(8, dtype=(torch.float32, torch.int32)[RANK == 0]), 0), (torch.ones(8), RANK % 2)):
+        group = dist.new_group(pg_options=OURS)
+        dist.broadcast(torch.ones(1), 0, group=group)
+        raises(RuntimeError, "different calls", dist.broadcast, t, root, group=group)
+    group = dist.new_group(pg_options=OURS)
+    dist.broadcast(torch.ones(1), 0, group=group)
+    dist.all_reduce(torch.ones(1), group=group)
+    raises(RuntimeError, "fpisa: ", *((dist.all_reduce, torch.ones(8)) if RANK == 1 else (dist.broadcast, torch.ones(8), 1)), group=group)
+    hasty = dist.new_group(timeout=datetime.timedelta(seconds=1), pg_options=OURS)
+    dist.broadcast(torch.ones(1), 0, group=hasty)
+    if RANK:
+        raises(RuntimeError, "rank 0 sent nothing", dist.broadcast, torch.ones(10), 0, group=hasty)
+    dist.barrier()
+
+
 @check
 def reports():
     """report() says which backend performed the calls of a group, and the logger reports the first calls that Gloo performs."""
@@ -597,6 +674,7 @@ def refusals():
         raises(RuntimeError, "pass tensor.to(torch.bfloat16)", dist.all_reduce, torch.ones(3).to(torch.float8_e4m3fn))
         raises(TypeError, "must be a dict", dist.new_group, pg_options="exact")
         raises(ValueError, "mode", dist.new_group, pg_options={"mode": "none"})
+        raises(ValueError, "broadcast is 'mpi'", dist.new_group, pg_options={"broadcast": "mpi"})
     else:
         raises(RuntimeError, "", dist.all_reduce, torch.ones(3, device="meta"))
     raises((RuntimeError, TypeError), "Invalid function argument", dist.all_reduce, "no tensor")

@@ -85,6 +85,28 @@ def kill_and_settle(training):
     return took
 
 
+BROADCASTS = """
+import os, sys, torch, torch.distributed as dist, fpisa.torch
+fpisa.torch.configure(broadcast="fpisa")
+dist.init_process_group("fpisa")
+t = torch.zeros(30000)
+dist.broadcast(t, 1)
+print(f"rank {os.environ['RANK']}: training", flush=True)
+try:
+    while True:
+        dist.broadcast(t, 1)
+except RuntimeError as e:
+    sys.exit(f"rank {os.environ['RANK']}: {e}")
+"""
+
+
+def test_root_that_is_killed(training):
+    """After the root of broadcasts is killed, the other ranks get an error that names it."""
+    t = training(3)
+    kill_rank_1(t.start_ranks("-c", BROADCASTS))
+    t.empty()
+
+
 @pytest.mark.alone
 def test_rank_that_is_killed(training):
     """After a rank is killed, backward() of the other ranks ends within a second, with an error that names the rank."""

@@ -15,7 +15,7 @@ import inspect
 import os
 import secrets
 from collections.abc import Mapping
-from typing import Any, Dict, List, NamedTuple, Optional, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import torch
 import torch.distributed
@@ -36,27 +36,36 @@ __all__ = ["Entry", "configure", "flags", "report"]
 MOST_S = 4e6  # the longest timeout of a call, 46 days. PyTorch has longer ones
 MODE = "fpisa64"  # not the default mode of `fpisa job add`, which rounds down
 
-_settings: Dict[str, Any] = {"host": None, "name": "torch", "options": {"overflow": "flag", "mode": MODE}}
+_settings: Dict[str, Any] = {"host": None, "name": "torch", "options": {"overflow": "flag", "mode": MODE, "broadcast": "gloo"}}
 
 
 def configure(host: Optional[str] = None, name: str = "torch", *, key_file: Union[str, "os.PathLike[str]", None] = None,
               mode: str = "default", rounding: str = "default", pipeline: str = "default", window: int = 0, elements: int = 0,
-              overflow: str = "flag", transport: str = "udp", fanout: str = "default") -> None:
+              overflow: str = "flag", transport: str = "udp", fanout: str = "default", broadcast: str = "gloo") -> None:
     """Set the options of process groups that are created later. Use the same options on all ranks.
 
     host      the aggregator's host, with a port if the port is not 18000. The default is the value of FPISA_MANAGER
     name      the first part of the group's name at the manager. A random number follows
     mode      "default" means fpisa64, which rounds averages of gradients correctly. "exact" rounds all averages correctly,
               but is slower
+    broadcast who broadcasts tensors of the CPU: "gloo", or "fpisa", which is faster if the aggregator is a switch (doc/torch.md)
     overflow  what to do if a sum is beyond the type's range: "flag" gives an infinite or saturated result (doc/numbers.md),
               "error" raises an exception
 
     The other arguments are the same as for fpisa.Group.
     """
     options = {"key_file": key_file, "mode": MODE if mode == "default" else mode, "rounding": rounding, "pipeline": pipeline, "window": window, "elements": elements,
-               "overflow": overflow, "transport": transport, "fanout": fanout}
-    group_options(**options)  # raises an exception for invalid options
+               "overflow": overflow, "transport": transport, "fanout": fanout, "broadcast": broadcast}
+    group_options(**_split(options)[0])  # raises an exception for invalid options
     _settings.update(host=host, name=name, options=options)
+
+
+def _split(options: Dict[str, Any]) -> Tuple[Dict[str, Any], bool]:
+    """Return the library's options, except timeouts, and whether the library broadcasts."""
+    broadcast = options["broadcast"]
+    if broadcast not in ("fpisa", "gloo"):
+        raise ValueError(f"broadcast is {broadcast!r}; it must be 'fpisa' or 'gloo'")
+    return {key: value for key, value in options.items() if key != "broadcast"}, broadcast == "fpisa"
 
 
 class Entry(NamedTuple):
@@ -113,14 +122,15 @@ def _nccl(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Opti
 
 def _make(options: Dict[str, Any], store: Any, rank: int, size: int, timeout: datetime.timedelta, ranks: List[int]) -> Any:
     """Return the process group, after all ranks have joined. `options` are those of configure()."""
+    ours, broadcasts = _split(options)
     # A store may contain keys of earlier process groups, so each rank counts the process groups that it has created there.
     store = torch.distributed.PrefixStore(str(store.add(f"fpisa of {rank}", 1)), store)
     inner = torch.distributed.ProcessGroupGloo(torch.distributed.PrefixStore("gloo", store), rank, size, timeout=timeout)
     seconds = min(timeout.total_seconds(), MOST_S)
     group = join(_settings["host"], _name(store, rank), rank, size, group_options(
-        join_timeout=seconds, timeout=seconds, share=True, **options))
+        join_timeout=seconds, timeout=seconds, share=True, **ours))
     return _backend.ProcessGroup(inner, _nccl(store, rank, size, timeout), group.value, rank, size, ranks, timeout,
-                                 functools.partial(_make, options))
+                                 broadcasts, functools.partial(_make, options))
 
 
 def _create(options: Any, own: Any) -> Any:
