@@ -211,12 +211,17 @@ static void check_port(struct doctor *d, __u32 job, const struct fpisa_job *j, c
 	struct datapath_interface other;
 	struct job_port_text t;
 	enum job_port p = job_port_look(d->dp, ifindex, &other, &t);
+	struct fpisa_job by_route = *j;
+	struct link vlan;
 	char fix[FIX_LEN];
 
 	*fix = 0;
+	/* job add finds the VLAN again, because the port may remove the tag of the route's device. */
+	if (p == JOB_PORT_NAME && job_vlan_above(j, __builtin_ctzll(ranks), ifindex, &vlan) == j->vlan)
+		by_route.vlan = 0;
 	snprintf(which, sizeof(which), "%s %s", ranks_text(ranks, text), ranks & (ranks - 1) ? "are" : "is");
 	if (p == JOB_PORT_NAME || p == JOB_PORT_ABOVE)
-		remake(d, job, j, &(struct swap){ifindex, p == JOB_PORT_NAME}, fix, sizeof(fix));
+		remake(d, job, &by_route, &(struct swap){ifindex, p == JOB_PORT_NAME}, fix, sizeof(fix));
 	else if (*t.fix)
 		snprintf(fix, sizeof(fix), "%s%s", t.fix, pin_option(d));
 	finding(d, LEVEL_FAULT, subject, "port", *fix ? fix : NULL, "%s %s behind %s: %s%s%s",

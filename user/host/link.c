@@ -124,6 +124,42 @@ int link_below_vlan(const struct link *l, struct link *below)
 	return l->vlan && l->lower_netns < 0 ? link_get(l->lower, below) : -ENOENT;
 }
 
+static void take_vlan(const struct bridge_vlan_info *vlan, struct link_vlans *v)
+{
+	if (vlan->flags & BRIDGE_VLAN_INFO_PVID)
+		v->pvid = vlan->vid;
+	if (vlan->vid == v->id)
+		v->tagged = !(vlan->flags & BRIDGE_VLAN_INFO_UNTAGGED);
+}
+
+static int take_vlans(const struct nlmsghdr *m, void *arg)
+{
+	const struct ifinfomsg *i = mnl_nlmsg_get_payload(m);
+	struct link_vlans *v = arg;
+	const struct nlattr *a, *vlan;
+
+	if (i->ifi_index != (int)v->ifindex)
+		return MNL_CB_OK;
+	mnl_attr_for_each(a, m, sizeof(*i)) {
+		if (mnl_attr_get_type(a) != IFLA_AF_SPEC)
+			continue;
+		mnl_attr_for_each_nested(vlan, a)
+			if (mnl_attr_get_type(vlan) == IFLA_BRIDGE_VLAN_INFO)
+				take_vlan(mnl_attr_get_payload(vlan), v);
+	}
+	return MNL_CB_OK;
+}
+
+int link_vlans_get(struct link_vlans *v)
+{
+	const struct ifinfomsg i = {.ifi_family = AF_BRIDGE};
+	char buf[REQUEST_LEN];
+	struct nlmsghdr *m = netlink_start(buf, RTM_GETLINK, NLM_F_DUMP, &i, sizeof(i));
+
+	mnl_attr_put_u32(m, IFLA_EXT_MASK, RTEXT_FILTER_BRVLAN);
+	return netlink_ask(NETLINK_ROUTE, m, take_vlans, v);
+}
+
 struct dump {
 	struct link *links;
 	int n, room;

@@ -34,6 +34,17 @@ int link_get(__u32 ifindex, struct link *l);
  */
 int link_below_vlan(const struct link *l, struct link *below);
 
+/* The VLANs of a bridge that filters VLANs, or of its port */
+struct link_vlans {
+	__u32 ifindex;
+	__u16 id;    /* VLAN ID that `tagged` is about */
+	bool tagged; /* frames of this VLAN leave with their tag */
+	__u16 pvid;  /* VLAN of received frames without a tag; 0: such frames are dropped */
+};
+
+/* Complete *v, of which ifindex and id are set. */
+int link_vlans_get(struct link_vlans *v);
+
 /*
  * Get all interfaces of this network namespace. The caller frees *links. Return the number of interfaces, or a negative
  * errno.

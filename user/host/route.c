@@ -191,6 +191,17 @@ static int read_entry(const struct neighbour *to, struct entry *e)
 	return netlink_ask(NETLINK_ROUTE, m, take_entry, e);
 }
 
+/* Return the VLAN ID under which the bridge knows neighbours on `ifindex`, the bridge or a VLAN device on it. */
+static __u16 vlan_in_bridge(__u32 bridge, __u32 ifindex)
+{
+	struct link_vlans own = {.ifindex = bridge};
+	struct link b, at;
+
+	if (link_get(bridge, &b) || !b.vlan_filtering || link_get(ifindex, &at))
+		return 0;
+	return at.vlan || link_vlans_get(&own) ? at.vlan : own.pvid;
+}
+
 __u32 bridge_port_towards(__u32 bridge, const struct neighbour *to)
 {
 	const struct ndmsg n = {.ndm_family = AF_BRIDGE};
@@ -198,11 +209,15 @@ __u32 bridge_port_towards(__u32 bridge, const struct neighbour *to)
 	struct nlmsghdr *m = netlink_start(buf, RTM_GETNEIGH, NLM_F_ACK, &n, sizeof(n));
 	static const __u8 unknown[ETH_ALEN];
 	struct entry e, port = {.state = 0};
+	__u16 vlan;
 
 	if (read_entry(to, &e) || !memcmp(e.mac, unknown, sizeof(unknown)))
 		return 0;
 	mnl_attr_put(m, NDA_LLADDR, sizeof(e.mac), e.mac);
 	mnl_attr_put_u32(m, NDA_MASTER, bridge);
+	vlan = vlan_in_bridge(bridge, to->ifindex);
+	if (vlan)
+		mnl_attr_put_u16(m, NDA_VLAN, vlan);
 	return netlink_ask(NETLINK_ROUTE, m, take_entry, &port) ? 0 : port.n.ifindex;
 }
 

@@ -70,7 +70,8 @@ int job_spec_resolve(struct job_spec *s, __u32 job);
 
 /*
  * Return the VLAN ID that the rank's frames have at port `ifindex`, if the rank's route leads to a VLAN device on this
- * port, or on a bridge of this port that does not filter VLANs. Set *vlan to the device. Otherwise return 0.
+ * port or on its bridge. Set *vlan to the device. Return 0 if there is no such device, or if the bridge filters VLANs
+ * and the port removes the tag.
  */
 __u16 job_vlan_above(const struct fpisa_job *j, __u32 rank, __u32 ifindex, struct link *vlan);
 

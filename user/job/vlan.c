@@ -31,13 +31,19 @@ static bool may_see_tags(const struct link *below)
 __u16 job_vlan_above(const struct fpisa_job *j, __u32 rank, __u32 ifindex, struct link *vlan)
 {
 	const struct fpisa_address *to = &j->rank[rank].addr;
+	struct link_vlans at = {.ifindex = ifindex};
 	struct link port, below;
 	struct route way;
 
 	if (link_get(ifindex, &port) || route_get(*to, fpisa_own_address(j, to), 0, &way) ||
-	    link_get(way.ifindex, vlan) || link_below_vlan(vlan, &below) || below.vlan_filtering)
+	    link_get(way.ifindex, vlan) || link_below_vlan(vlan, &below))
 		return 0;
-	return port.index == below.index || (is_bridge(&below) && port.master == below.index) ? vlan->vlan : 0;
+	at.id = vlan->vlan;
+	if (port.index == below.index)
+		return vlan->vlan;
+	if (!is_bridge(&below) || port.master != below.index)
+		return 0;
+	return !below.vlan_filtering || (!link_vlans_get(&at) && at.tagged) ? vlan->vlan : 0;
 }
 
 /*

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from doctor import bad, examine, fixes, inhabited
-from lab import FPISA, PIN, setting, wait_until
+from lab import FPISA, PIN, PORT, endpoint, setting, wait_until
 from refusals import refused
 
 PROGRAMS = """#include <linux/bpf.h>
@@ -211,6 +211,28 @@ def test_ports_below_a_vlan_device_on_a_bridge(bridged):
     net.agg.ip("link set br0 type bridge vlan_filtering 1")
     makes(net, True)
     assert not net.json("job", "show", 1).get("vlan")
+
+
+@pytest.mark.families(spread=True)
+@pytest.mark.parametrize("access", [False, True])
+def test_ports_of_a_bridge_that_filters_vlans(bridged, access):
+    """job add and doctor name the port of each worker. The job has the VLAN of the route if the port leaves the tag in frames."""
+    net = bridged
+    net.load()
+    net.agg.ip("link set br0 type bridge vlan_filtering 1")
+    net.agg.run("bridge", "vlan", "add", "dev", "br0", "vid", "7", "self")
+    for r, (p, w) in enumerate(zip(net.ports, net.worker)):
+        net.agg.run("bridge", "vlan", "add", "dev", p, "vid", "7", *["pvid", "untagged"] * access)
+        if access:
+            w.ip("link del tagged", f"addr add {net.network(1, r + 2)} dev eth0")
+        with w.entered(), socket.socket(socket.AF_INET6 if net.ipv6 else socket.AF_INET, socket.SOCK_DGRAM) as s:
+            s.sendto(b"", (net.address, 9))
+    wait_until("the workers to be neighbours", lambda: set(net.addresses) <= set(net.agg.run("ip", "neigh", "show", "dev", "br0.7", "nud", "all").split()))
+    named = ",".join(f"{endpoint(a, PORT)}@{p}" for a, p in zip(net.addresses, net.ports))
+    assert f"give each worker its own port: {named}\n" in makes(net, False)
+    assert named in fixes(net.agg, [], "job 1", "port", says="ranks 0,1 are behind br0")
+    assert (net.json("job", "show", 1).get("vlan") or 0) == (0 if access else 7)
+    net.check_sum(1, 50000)
 
 
 @pytest.mark.families(spread=True)
