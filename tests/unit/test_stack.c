@@ -84,7 +84,7 @@ static void expect_port(int at, const char *below, const char *above, bool nativ
 	struct job_port_text t;
 
 	assert_int_equal(p, want);
-	job_port_text(p, &links[at], below ? below : above, native, &t);
+	job_port_text(p, &links[at], below ? below : above, "ip link set dev p0 xdpdrv off", native, &t);
 	assert_string_equal(t.why, why);
 	assert_string_equal(t.advice, advice);
 	assert_string_equal(t.fix, fix);
@@ -105,10 +105,11 @@ static void test_ports(void **state)
 	expect_port(MACVLAN, "p2", NULL, false, JOB_PORT_NAME, "this datapath is on p2, below it",
 		    "give that interface for each worker behind it, ADDR@p2", "");
 	expect_port(TAGGED, "p0", NULL, false, JOB_PORT_MOVE, "this datapath is on p0, below it",
-		    "run fpisa unload p0 && fpisa load bond0.5 --mode skb",
-		    "fpisa unload p0 && fpisa load bond0.5 --mode skb");
-	expect_port(BOND, "p1", NULL, true, JOB_PORT_MOVE, "this datapath is on p1, below it",
-		    "run fpisa unload p1 && fpisa load bond0", "fpisa unload p1 && fpisa load bond0");
+		    "run ip link set dev p0 xdpdrv off && fpisa load bond0.5 --mode skb",
+		    "ip link set dev p0 xdpdrv off && fpisa load bond0.5 --mode skb");
+	expect_port(BOND, "p0", NULL, true, JOB_PORT_MOVE, "this datapath is on p0, below it",
+		    "run ip link set dev p0 xdpdrv off && fpisa load bond0",
+		    "ip link set dev p0 xdpdrv off && fpisa load bond0");
 	expect_port(P0, NULL, "br0", true, JOB_PORT_ABOVE, "this datapath is on br0, above it", "leave @p0 out", "");
 	expect_port(VRF, NULL, NULL, false, JOB_PORT_VRF, "it is a VRF, which receives no frames itself",
 		    "name the port of each worker, ADDR@PORT", "");

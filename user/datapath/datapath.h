@@ -415,6 +415,13 @@ bool datapath_stacked(const struct datapath *dp, __u32 ifindex, bool up, struct 
 void datapath_off(const struct datapath_interface *i, const char *dir, char command[OFF_LEN]);
 
 /*
+ * Write the command that detaches the program from `dev`. It leaves the pins, and so the jobs, also if the program runs
+ * on no other interface.
+ */
+#define DETACH_LEN (IF_NAMESIZE + 32)
+const char *datapath_detach_text(const char *dev, enum datapath_mode mode, char command[DETACH_LEN]);
+
+/*
  * Find the pin directory of the datapath that runs on an interface. Look in `first`, in the directories where verbs
  * look, and in the whole BPF filesystem.
  */

@@ -286,6 +286,15 @@ void datapath_off(const struct datapath_interface *i, const char *dir, char comm
 			 strcmp(home, DATAPATH_PIN) ? home : "");
 }
 
+const char *datapath_detach_text(const char *dev, enum datapath_mode mode, char command[DETACH_LEN])
+{
+	snprintf(command, DETACH_LEN, "ip link set dev %s xdp%s off", dev,
+		 mode == DATAPATH_SKB	  ? "generic" :
+		 mode == DATAPATH_OFFLOAD ? "offload" :
+					    "drv");
+	return command;
+}
+
 /*
  * Find the program's map of jobs by name, because its pin directory is not known. Return the number of jobs, or a
  * negative errno.

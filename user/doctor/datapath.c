@@ -264,10 +264,13 @@ static void check_native(struct doctor *d, __u32 job, const struct fpisa_job *j,
 {
 	__u32 ifindex[FPISA_MAX_WORKERS + 1];
 	struct job_port_text t;
+	char fix[FIX_LEN];
 
 	ports_of(d, job, j, ifindex);
-	if (job_native_beside_lo(d->dp, j, ifindex, &t))
-		finding(d, LEVEL_WARN, subject, "native", t.fix, "%s", t.why);
+	if (!job_native_beside_lo(d->dp, j, ifindex, &t))
+		return;
+	snprintf(fix, sizeof(fix), "%s%s", t.fix, pin_option(d));
+	finding(d, LEVEL_WARN, subject, "native", fix, "%s", t.why);
 }
 
 /* Check whether the links of this machine are slower than the links of the job's workers together. */
@@ -686,12 +689,14 @@ static void check_build(struct doctor *d)
 	static struct datapath_status s;
 	char fix[FIX_LEN], again[FIX_LEN], upgrade[PATH_MAX + 32];
 	struct datapath_other_netns e;
+	bool behind;
 	int others;
 
 	if (!d->verified || datapath_status(d->dp, &s))
 		return;
 	others = d->sees ? of_other_builds(d, &s) : 0;
 	reload(d, fix, sizeof(fix));
+	behind = load_again(d, again, sizeof(again));
 	snprintf(upgrade, sizeof(upgrade), "fpisa upgrade%s", pin_option(d));
 	if (!s.interfaces && datapath_in_other_netns(d->dp, &e))
 		finding(d, LEVEL_OK, "datapath", "attached", NULL,
@@ -702,8 +707,9 @@ static void check_build(struct doctor *d)
 			"the datapath pinned in %s runs on no interface of this network namespace, but has jobs of another",
 			d->dir);
 	else if (!s.interfaces)
-		finding(d, LEVEL_WARN, "datapath", "attached", load_again(d, again, sizeof(again)) ? again : fix,
-			"the datapath pinned in %s is not attached to an interface of this network namespace", d->dir);
+		finding(d, LEVEL_WARN, "datapath", "attached", behind ? again : fix,
+			"the datapath pinned in %s is not attached to an interface of this network namespace%s", d->dir,
+			behind || !s.jobs ? "" : "; unloading it ends its jobs, whose interfaces are gone");
 	else if (others)
 		finding(d, LEVEL_WARN, "datapath", "build", upgrade,
 			"%d of %d interfaces run programs of another build of fpisa", others, s.interfaces);

@@ -54,11 +54,6 @@ static void check_link(struct doctor *d, const struct device *v)
 	}
 }
 
-static const char *generic_word(const struct device *v)
-{
-	return v->xdp.mode == DATAPATH_SKB ? "xdpgeneric" : v->xdp.mode == DATAPATH_OFFLOAD ? "xdpoffload" : "xdpdrv";
-}
-
 static void mtu_finding(struct doctor *d, const struct device *v, const char *why)
 {
 	unsigned int mtu = !strcmp(v->driver, "veth") && sysconf(_SC_PAGESIZE) == 4096 ? VETH_MAX_MTU : 1500;
@@ -109,7 +104,7 @@ static void try_native(struct doctor *d, struct device *v)
 static void in_stack(struct doctor *d, const struct device *v)
 {
 	int takes = veth_takes(&v->link, &v->peer, &v->features);
-	char gro[NETNS_PREFIX_LEN + 64] = "", fix[PATH_MAX + sizeof(gro) + 128];
+	char gro[NETNS_PREFIX_LEN + 64] = "", off[DETACH_LEN], fix[PATH_MAX + sizeof(gro) + 128];
 	struct datapath_interface lo;
 
 	if (datapath_attached(d->dp, if_nametoindex("lo"), &lo) > 0) {
@@ -126,8 +121,8 @@ static void in_stack(struct doctor *d, const struct device *v)
 	}
 	if (!takes)
 		snprintf(gro, sizeof(gro), "%sethtool -K %s gro on && ", v->peer.enter, v->peer.link.name);
-	snprintf(fix, sizeof(fix), "%sip link set dev %s xdpgeneric off && fpisa load %s%s", gro, v->name, v->name,
-		 pin_option(d));
+	snprintf(fix, sizeof(fix), "%s%s && fpisa load %s%s", gro, datapath_detach_text(v->name, DATAPATH_SKB, off),
+		 v->name, pin_option(d));
 	finding(d, LEVEL_WARN, v->name, "xdp", fix, "the datapath is attached in the stack, but %s has native XDP",
 		v->driver);
 }
@@ -135,10 +130,10 @@ static void in_stack(struct doctor *d, const struct device *v)
 static void check_xdp(struct doctor *d, struct device *v)
 {
 	const char *dir = *d->dir ? d->dir : d->pin ?: DATAPATH_PIN;
-	char fix[PATH_MAX + 128], home[PATH_MAX];
+	char fix[DETACH_LEN], home[PATH_MAX];
 	bool native = v->features & NETDEV_XDP_BASIC && v->features & NETDEV_XDP_REDIRECT;
 
-	snprintf(fix, sizeof(fix), "ip link set dev %s %s off", v->name, generic_word(v));
+	datapath_detach_text(v->name, v->xdp.mode, fix);
 	if (v->xdp.program.id && !v->ours && datapath_is_entry(v->xdp.program.name)) {
 		bool known = datapath_home(v->link.index, dir, home);
 		int jobs = known ? 0 : datapath_jobs_on(&v->xdp);

@@ -21,7 +21,8 @@ enum job_port job_port(const struct link *at, const char *below, const char *abo
 	return link_answered_below(at) ? JOB_PORT_NAME : JOB_PORT_MOVE;
 }
 
-void job_port_text(enum job_port p, const struct link *at, const char *other, bool native, struct job_port_text *t)
+void job_port_text(enum job_port p, const struct link *at, const char *other, const char *off, bool native,
+		   struct job_port_text *t)
 {
 	const char *mode = native ? "" : " --mode skb";
 
@@ -46,7 +47,7 @@ void job_port_text(enum job_port p, const struct link *at, const char *other, bo
 		return;
 	case JOB_PORT_MOVE:
 		snprintf(t->why, sizeof(t->why), "this datapath is on %s, below it", other);
-		snprintf(t->fix, sizeof(t->fix), "fpisa unload %s && fpisa load %s%s", other, at->name, mode);
+		snprintf(t->fix, sizeof(t->fix), "%s && fpisa load %s%s", off, at->name, mode);
 		break;
 	case JOB_PORT_ABOVE:
 		snprintf(t->why, sizeof(t->why), "this datapath is on %s, above it", other);

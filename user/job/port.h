@@ -22,18 +22,21 @@ enum job_port {
  */
 enum job_port job_port(const struct link *at, const char *below, const char *above);
 
+#define JOB_PORT_FIX_LEN 512
+
 struct job_port_text {
 	char why[128];
-	char advice[132];
-	char fix[128]; /* a command; "": create the job again with another list of workers, or no command helps */
+	char advice[JOB_PORT_FIX_LEN + 4];
+	char fix[JOB_PORT_FIX_LEN]; /* a command; "": create the job again with another list of workers, or no command helps */
 };
 
 #define JOB_PORT_UNKNOWN "PORT" /* stands for a port towards a worker that this machine does not know */
 
 /*
- * Describe the port. `other` is the name of the interface that has the datapath. `native` says that `at` has native
- * XDP.
+ * Describe the port. `other` is the name of the interface that has the datapath. `off` detaches it from all interfaces
+ * below `at`, for JOB_PORT_MOVE. `native` says that `at` has native XDP.
  */
-void job_port_text(enum job_port p, const struct link *at, const char *other, bool native, struct job_port_text *t);
+void job_port_text(enum job_port p, const struct link *at, const char *other, const char *off, bool native,
+		   struct job_port_text *t);
 
 #endif

@@ -5,12 +5,14 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/print.h"
 #include "cli/report.h"
 #include "datapath/job.h"
 #include "host/route.h"
+#include "host/stack.h"
 #include "host/veth.h"
 #include "job.h"
 
@@ -423,9 +425,31 @@ static void warn_of_master(const struct job_spec *s, __u32 query)
 	}
 }
 
+/* Write the commands that detach the datapath from all interfaces below `at`. */
+static void detach_below(const struct datapath *dp, const struct link *at, char *text, size_t size)
+{
+	struct link *links = NULL;
+	int n = links_get(&links), *found = n > 0 ? calloc(n, sizeof(*found)) : NULL;
+	size_t len = 0;
+
+	n = found ? links_stack(links, n, at, false, found) : 0;
+	for (int k = 0; k < n && len < size; k++) {
+		const struct link *l = &links[found[k]];
+		struct datapath_interface i;
+		char off[DETACH_LEN];
+
+		if (datapath_attached(dp, l->index, &i) > 0)
+			len += snprintf(text + len, size - len, "%s%s", len ? " && " : "",
+					datapath_detach_text(l->name, i.mode, off));
+	}
+	free(found);
+	free(links);
+}
+
 enum job_port job_port_look(const struct datapath *dp, __u32 ifindex, struct datapath_interface *other,
 			    struct job_port_text *t)
 {
+	char off[JOB_PORT_FIX_LEN / 2] = "";
 	struct link at = {.name = ""};
 	enum job_port p;
 	bool above, below;
@@ -434,7 +458,9 @@ enum job_port job_port_look(const struct datapath *dp, __u32 ifindex, struct dat
 	above = datapath_stacked(dp, ifindex, true, other);
 	below = !above && datapath_stacked(dp, ifindex, false, other);
 	p = job_port(&at, below ? other->name : NULL, above ? other->name : NULL);
-	job_port_text(p, &at, other->name, link_native(&at), t);
+	if (p == JOB_PORT_MOVE)
+		detach_below(dp, &at, off, sizeof(off));
+	job_port_text(p, &at, other->name, off, link_native(&at), t);
 	return p;
 }
 
@@ -442,7 +468,7 @@ bool job_native_beside_lo(const struct datapath *dp, const struct fpisa_job *j, 
 			  struct job_port_text *t)
 {
 	__u32 lo = if_nametoindex("lo"), n = fpisa_places(j), r = 0;
-	char dev[IF_NAMESIZE], place[sizeof("the parent")];
+	char dev[IF_NAMESIZE], place[sizeof("the parent")], off[DETACH_LEN];
 
 	while (r < n && ifindex[r] != lo)
 		r++;
@@ -455,7 +481,8 @@ bool job_native_beside_lo(const struct datapath *dp, const struct fpisa_job *j, 
 		snprintf(place, sizeof(place), r < j->workers ? "rank %u" : "the parent", r);
 		snprintf(t->why, sizeof(t->why), "%s is in native mode, which cannot send to lo, so %s misses results",
 			 dev, place);
-		snprintf(t->fix, sizeof(t->fix), "fpisa unload %s && fpisa load %s --mode skb", dev, dev);
+		snprintf(t->fix, sizeof(t->fix), "%s && fpisa load %s --mode skb",
+			 datapath_detach_text(dev, i.mode, off), dev);
 		return true;
 	}
 	return false;

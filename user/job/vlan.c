@@ -93,14 +93,14 @@ static int strips_tags(const struct link *l, char fix[NETNS_PREFIX_LEN + 64])
 /* Refuse a bridge with a datapath of its own. Name the VLAN device on the bridge, if the job's VLAN has one. */
 static int refuse_bridge(const struct job_spec *s, __u32 job, const struct link *bridge)
 {
-	char move[3 * IF_NAMESIZE + 64] = "";
+	char move[DETACH_LEN + IF_NAMESIZE + 64] = "", off[DETACH_LEN];
 	struct link *links = NULL;
 	const int n = links_get(&links);
 
 	for (int i = 0; i < n; i++)
 		if (links[i].vlan == s->job.vlan && link_above(&links[i], bridge))
-			snprintf(move, sizeof(move), "run fpisa unload %s && fpisa load %s --mode skb, or ",
-				 bridge->name, links[i].name);
+			snprintf(move, sizeof(move), "run %s && fpisa load %s --mode skb, or ",
+				 datapath_detach_text(bridge->name, DATAPATH_SKB, off), links[i].name);
 	free(links);
 	return refuse(
 		-EOPNOTSUPP,

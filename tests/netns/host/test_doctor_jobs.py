@@ -195,6 +195,15 @@ def test_port_that_was_replaced(lab, fanout):
     assert sums(net, 1, 20000, token=0x5a)
 
 
+def test_all_ports_gone(lab):
+    """If no interface of a job is left, the command unloads the datapath, and the finding says that the job ends."""
+    net = inhabited(lab())
+    net.load()
+    net.add_job(1)
+    net.agg.ip(*(f"link del {p}" for p in net.ports))
+    assert fixes(net.agg, [], "datapath", "attached", "warn", "; unloading it ends its jobs, whose interfaces are gone") == "fpisa unload"
+
+
 def test_lost_egress_program(lab):
     """An entry of a unicast fan-out is found if it lacks the program that addresses copies."""
     net = inhabited(lab())

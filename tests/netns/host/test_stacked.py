@@ -41,14 +41,15 @@ def leaf(worker, address=ADDRESS):
 
 
 def moves(net, fix):
-    """Check that the advice moves the datapath, and the job with it, from p0 to up0."""
+    """Check that the advice moves the datapath from p0 to up0, and that the job goes on."""
     net.agg.try_run(FPISA, "load", "p0")  # a port of a bond is refused here, but was loaded before
     assert add(net, *net.addresses) == f"fpisa: warning: up0: this datapath is on p0, below it, so job 1 does not receive frames there; run {fix}\n"
     refused(net, ["load", "up0", "--mode", "skb"], "up0: a datapath is on p0, below it, and workers cannot join with both; first run fpisa unload p0")
     f = examine(net.agg)["job 1", "port"]
     assert f["fix"] == fix and "ranks 0,1 are behind up0: this datapath is on p0, below it" in f["text"]
+    before = net.json("job", "list")
     net.agg.run("sh", "-ec", fix, env=ENV)
-    assert add(net, *net.addresses) == ""
+    assert net.json("job", "list") == before
     refused(net, ["load", "p0"], "p0: cannot attach XDP: up0, above it, has a program")
     net.check_sum(1)
     assert not [key for key in bad(examine(net.agg)) if key[1] in ("port", "stack", "xdp")]
@@ -67,7 +68,7 @@ def test_vlan(made):
 
 
 def test_bond(made):
-    moves(made("bond"), "fpisa unload p0 && fpisa load up0")
+    moves(made("bond"), "ip link set dev p0 xdpdrv off && fpisa load up0")
 
 
 def test_macvlan(made):
