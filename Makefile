@@ -363,14 +363,17 @@ $(patsubst %.c,$(B)/fuzz/%.o,tests/fuzz/user_fdw.c $(filter adapters/%,$(FUZZ_fd
 	-Iadapters/postgres -isystem $(call pg_dir,includedir-server)
 FUZZ_helper := tests/fuzz/input.c user/serve/helper_jobs.c user/manager/remote.c user/serve/requests.c user/job/spec.c user/datapath/job_check.c user/manager/policy.c user/datapath/names.c \
 	$(filter-out user/cli/log.c user/cli/report.c,$(PARSERS)) $(filter-out user/lib/base/error.c,$(FUZZ_MANAGER))
-FUZZ_link := user/lib/messages.c user/lib/manager/protocol.c user/lib/base/error.c
+FUZZ_link := tests/fuzz/handles.c user/lib/messages.c user/lib/manager/protocol.c user/lib/base/error.c
+FUZZ_connection := $(FUZZ_SOCKETS) tests/fuzz/handles.c $(addprefix user/lib/,connection.c link.c messages.c address.c lookup.c base/fork.c manager/watch.c)
+$(B)/tests/fuzz/user_connection: FUZZ_LDFLAGS = $(addprefix -Wl$(comma)--wrap=,clock_gettime pthread_create pthread_join pthread_mutex_lock \
+	pthread_mutex_unlock socket fpisa_find_host fpisa_psk_last fpisa_channel_close fpisa_channel_flush fpisa_channel_send fpisa_channel_work)
 FUZZ_config := $(FUZZ_args) user/config/parser.c user/manager/policy.c $(filter-out $(FUZZ_args),$(FUZZ_MANAGER))
 FUZZ_manager := $(PARSERS) user/plan/shares.c $(wildcard user/manager/*.c) $(FUZZ_MANAGER)
 FUZZ_SAN := -fsanitize=address,undefined -fno-sanitize-recover=all
 # Do not trace operands of comparisons, which takes half of the time: targets write well-formed messages themselves.
 FUZZ_COVER := -fsanitize=fuzzer-no-link -fno-sanitize-coverage=trace-cmp
 # Stand-ins are not instrumented. Their copies to and from the code under test are still checked, in the library's functions.
-FUZZ_STAND_INS := $(addprefix $(B)/fuzz/tests/fuzz/,$(addsuffix .o,channel input message silent_udp sockets tls_fake))
+FUZZ_STAND_INS := $(addprefix $(B)/fuzz/tests/fuzz/,$(addsuffix .o,channel handles input message silent_udp sockets tls_fake))
 $(FUZZ_STAND_INS): FUZZ_COVER := -fno-sanitize=all -fno-builtin
 $(B)/fuzz/%.o: %.c
 	@mkdir -p $(@D)
@@ -382,7 +385,7 @@ fuzz_objects = $(addprefix $(B)/fuzz/,tests/fuzz/asan.o $(FUZZ_$(1):.c=.o))
 $(B)/tests/fuzz/user_%: $(B)/fuzz/tests/fuzz/user_%.o $$(call fuzz_objects,$$*)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(FUZZ_CC) $(FUZZ_SAN) -fsanitize=fuzzer $(filter %.o,$^) -ljson-c -lz -lpthread -lm -o $@
+	$(Q)$(FUZZ_CC) $(FUZZ_SAN) -fsanitize=fuzzer $(FUZZ_LDFLAGS) $(filter %.o,$^) -ljson-c -lz -lpthread -lm -o $@
 
 .PHONY: fuzz fuzz-user
 CASES ?= 10000000

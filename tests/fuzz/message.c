@@ -57,6 +57,19 @@ static void fill_manager(struct input *in, struct fpisa_manager_message *m)
 		m->members.ranks[0] = 1 + a;
 		m->members.cause = m->type == FPISA_MANAGER_GONE;
 		break;
+	case FPISA_MANAGER_BIND:
+		m->bind = (struct fpisa_manager_bind){
+			.index = a % 3, .port = 1 + a, .address = fpisa_ipv4(1), .aggregator = 1, .leaf = a >> 7};
+		break;
+	case FPISA_MANAGER_JOB:
+		m->job = (struct fpisa_manager_job){
+			.index = a % 3, .job = a % 8, .token = 1, .spec = {1, 1, 1, 1, 32, .window = 8}};
+		break;
+	case FPISA_MANAGER_LEFT:
+		m->left.calls = a / 8;
+		m->left.no_results = a / 8 % 2;
+		m->left.ranks[0] = a % 8;
+		break;
 	case FPISA_MANAGER_REFUSED:
 		m->refusal.reason = 1 + a % (FPISA_MANAGER_R_END - 1);
 		m->refusal.index = FPISA_MANAGER_NO_JOB;

@@ -12,65 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include "check.h"
-#include "fpisa/job.h"
-#include "lib/handle.h"
-#include "lib/hold.h"
+#include "handles.h"
 #include "lib/link.h"
 
 #define RANKS 5
-
-static struct fpisa handle[FPISA_MANAGER_JOBS];
-static struct {
-	int error, bound, joined;
-	uint64_t barrier; /* number of the barrier in progress */
-} is[FPISA_MANAGER_JOBS];
-static int bind_error;
-
-static size_t number_of(const struct fpisa *f)
-{
-	CHECK(f >= handle && f < handle + FPISA_MANAGER_JOBS);
-	return (size_t)(f - handle);
-}
-
-int fpisa_handle_fail(struct fpisa *f, int error, const struct fpisa_ranks *missing, const char *sentence)
-{
-	CHECK(missing && error < 0 && *sentence && !is[number_of(f)].error);
-	is[number_of(f)].error = error;
-	return error;
-}
-
-void fpisa_handle_standing(struct fpisa *f, struct fpisa_standing *s)
-{
-	memset(s, 0, sizeof(*s));
-	s->error = is[number_of(f)].error;
-	strcpy(s->message, "as it was told");
-	s->unfinished_barrier = is[number_of(f)].barrier;
-}
-
-int fpisa_hold_bind(struct fpisa *f, const struct fpisa_aggregator *a, uint16_t local_port)
-{
-	CHECK(fpisa_is_address(&a->address) && a->port && local_port && !is[number_of(f)].joined);
-	is[number_of(f)].bound = !bind_error;
-	return bind_error ? fpisa_fail(bind_error, "no socket") : 0;
-}
-
-void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_key *token,
-		     const struct fpisa_leaf_ranks *leaf)
-{
-	CHECK(*job < FPISA_MAX_JOBS && token && !is[number_of(f)].joined && leaf->n <= FPISA_MAX_WORKERS);
-	for (uint32_t i = 0; i < leaf->n; i++)
-		CHECK(leaf->rank[i] < FPISA_MAX_RANKS);
-	is[number_of(f)].joined = 1;
-}
-
-static void check_line(const char *sentence, size_t size)
-{
-	size_t n = strnlen(sentence, size);
-
-	CHECK(n < size);
-	for (size_t i = 0; i < n; i++)
-		CHECK(sentence[i] >= ' ' && sentence[i] <= '~');
-}
 
 /* Do the work of the link's thread: check the barriers, and send the link's messages. */
 static void take_turn(struct fpisa_link *l)
@@ -91,7 +36,7 @@ static void ask(struct fpisa_link *l, uint8_t which)
 	if (j->state != FPISA_GROUP_JOB_NONE || j->error || l->error)
 		return;
 	j->state = FPISA_GROUP_JOB_ASKED;
-	j->handle = &handle[which % FPISA_MANAGER_JOBS];
+	j->handle = fake_handle_new(which % FPISA_MANAGER_JOBS);
 }
 
 static void begin_barrier(struct fpisa_link *l, uint8_t which)
@@ -100,7 +45,7 @@ static void begin_barrier(struct fpisa_link *l, uint8_t which)
 
 	if (!j->handle || j->error || l->error)
 		return;
-	is[which % FPISA_MANAGER_JOBS].barrier = ++l->calls;
+	fake_handle[which % FPISA_MANAGER_JOBS].barrier = ++l->calls;
 	l->barriers = 1;
 }
 
@@ -120,14 +65,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static struct fpisa_link l;
 
 	memset(&l, 0, sizeof(l));
-	memset(is, 0, sizeof(is));
+	for (size_t k = 0; k < FPISA_MANAGER_JOBS; k++)
+		fake_handle_new(k);
 	pthread_mutex_init(&l.lock, NULL);
 	pthread_cond_init(&l.changed, NULL);
 	l.events = -1;
 	l.connection = &connection;
 	l.join.size = RANKS;
 	strcpy(l.peer, "10.0.0.1: group g");
-	bind_error = 0;
+	fake_bind_error = 0;
 	while (size >= 2) {
 		struct fpisa_manager_message m = {.magic = FPISA_MANAGER_MAGIC, .version = FPISA_MANAGER_VERSION};
 		uint8_t what = *data++;
@@ -158,13 +104,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		} else if (what & 8) {
 			begin_barrier(&l, which);
 		} else {
-			bind_error = which & 1 ? -EADDRINUSE : which & 2 ? -EMFILE : 0;
+			fake_bind_error = which & 1 ? -EADDRINUSE : which & 2 ? -EMFILE : 0;
 		}
 		take_turn(&l);
 		check_line(l.sentence, sizeof(l.sentence));
 		for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-			CHECK((!is[k].joined || is[k].bound) &&
-			      (!is[k].barrier || !is[k].error || l.error || l.job[k].error));
+			CHECK(!fake_handle[k].barrier || !fake_handle[k].error || l.error || l.job[k].error);
 	}
 	pthread_mutex_destroy(&l.lock);
 	pthread_cond_destroy(&l.changed);
