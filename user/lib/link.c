@@ -320,17 +320,19 @@ static uint32_t no_results(const struct fpisa_link *l, uint64_t calls)
 	return calls - last < UINT32_MAX ? (uint32_t)(calls - last) : UINT32_MAX;
 }
 
-/* Send LEAVE. Do not queue the message, because fpisa_link_greet() drops the queue of an ended connection. */
+/*
+ * Send LEAVE, even after a join that has failed here, because the manager may have the JOIN. Do not queue the message,
+ * because fpisa_link_greet() drops the queue of an ended connection.
+ */
 static int send_leave(struct fpisa_link *l)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_LEAVE);
-	int rc = 0;
+	int rc;
 
 	pthread_mutex_lock(&l->lock);
 	m.leave.calls = fpisa_link_completed(l);
 	m.leave.no_results = no_results(l, m.leave.calls);
-	if (!l->error || l->joined)
-		rc = say(l, &m);
+	rc = say(l, &m);
 	pthread_mutex_unlock(&l->lock);
 	return rc;
 }
