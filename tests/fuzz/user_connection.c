@@ -702,6 +702,8 @@ int __wrap_fpisa_channel_send(struct fpisa_channel *c, const struct fpisa_manage
 	int rc;
 
 	CHECK(!fpisa_manager_check(m, FPISA_MANAGER_RANK));
+	/* The queue is for the messages of groups. */
+	CHECK(m->type != FPISA_MANAGER_PING || fpisa_channel_flushed(c));
 	rc = __real_fpisa_channel_send(c, m);
 	if (rc || m->type == FPISA_MANAGER_PING)
 		return rc;

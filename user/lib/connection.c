@@ -219,12 +219,14 @@ static void connection_ended(struct fpisa_connection *c, int rc)
 
 /* -- the thread ------------------------------------------------------------------ */
 
+/* Send PING, unless the manager has not read what was sent before: the queue is for the groups' messages. */
 static void ping(struct fpisa_connection *c)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_PING);
 	uint64_t now = fpisa_now();
 
-	if (now < c->ping_ns || !fpisa_channel_open(c->channel) || fpisa_channel_send(c->channel, &m))
+	if (now < c->ping_ns || !fpisa_channel_open(c->channel) || !fpisa_channel_flushed(c->channel) ||
+	    fpisa_channel_send(c->channel, &m))
 		return;
 	c->ping_ns = now + FPISA_MANAGER_PING_MS * MS;
 }
@@ -321,6 +323,7 @@ static int is_alone(struct fpisa_connection *c, const struct fpisa_link *l)
 static int let_go(struct fpisa_connection *c, struct fpisa_link *l, int failed)
 {
 	const uint64_t now = fpisa_now();
+	int rc;
 
 	if (!c->channel || !l->greeted)
 		return (failed && l->last_call) || !fpisa_link_wants(l);
@@ -328,8 +331,9 @@ static int let_go(struct fpisa_connection *c, struct fpisa_link *l, int failed)
 		l->leave_ns = now + (fpisa_link_is_joined(l) ? LAST_WORD_MS : GIVEN_UP_MS) * MS;
 	if (!c->heard || now >= l->leave_ns)
 		return 1;
-	if (!l->leave_sent && fpisa_link_leave(l))
-		return 1;
+	rc = l->leave_sent ? 0 : fpisa_link_leave(l);
+	if (rc)
+		return rc != -ENOBUFS;
 	l->leave_sent = c->parted = 1;
 	if (is_alone(c, l)) {
 		hear_out(c, l->leave_ns);

@@ -111,14 +111,21 @@ int fpisa_link_greet(struct fpisa_link *l)
 	return rc;
 }
 
+/*
+ * Send the queue. Keep the messages for which the channel has no room, because the manager does not read, and return
+ * -ENOBUFS.
+ */
 static int send_queue(struct fpisa_link *l)
 {
-	int rc = 0;
+	int rc = 0, sent = 0;
 
 	pthread_mutex_lock(&l->lock);
-	for (int i = 0; !rc && i < l->unsent; i++)
-		rc = say(l, &l->queue[i]);
-	l->unsent = 0;
+	while (!rc && sent < l->unsent) {
+		rc = say(l, &l->queue[sent]);
+		sent += !rc;
+	}
+	l->unsent -= sent;
+	memmove(l->queue, l->queue + sent, (size_t)l->unsent * sizeof(l->queue[0]));
 	pthread_mutex_unlock(&l->lock);
 	return rc;
 }
@@ -283,6 +290,8 @@ static void tell_waits(struct fpisa_link *l)
 
 int fpisa_link_tell(struct fpisa_link *l)
 {
+	int rc;
+
 	pthread_mutex_lock(&l->lock);
 	if (l->joined && !l->error) {
 		tell_failures(l);
@@ -290,7 +299,8 @@ int fpisa_link_tell(struct fpisa_link *l)
 		tell_waits(l);
 	}
 	pthread_mutex_unlock(&l->lock);
-	return send_queue(l);
+	rc = send_queue(l);
+	return rc == -ENOBUFS ? 0 : rc;
 }
 
 void fpisa_link_lost(struct fpisa_link *l, int rc, const char *why)

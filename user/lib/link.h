@@ -120,7 +120,7 @@ int fpisa_link_greet(struct fpisa_link *l);
 /* Send news of this rank to the manager. */
 int fpisa_link_tell(struct fpisa_link *l);
 
-/* Send the last messages of the rank. */
+/* Send the last messages of the rank. -ENOBUFS means that there is no room yet, because the manager does not read. */
 int fpisa_link_leave(struct fpisa_link *l);
 
 /*
