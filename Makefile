@@ -257,6 +257,7 @@ $(B)/tests/unit/test_privilege: $(B)/san/user/host/privilege.o
 $(B)/tests/unit/test_calls: $(patsubst %,$(B)/san/%.o,tests/cases user/cli/names user/cli/progress user/cli/report)
 $(B)/tests/unit/test_membership $(B)/tests/unit/test_many_ranks: $(patsubst %.c,$(B)/san/%.o,$(wildcard user/manager/*.c) user/plan/shares.c $(addprefix user/cli/,names.c options.c progress.c report.c))
 $(B)/tests/unit/test_leaves: $(B)/san/user/manager/leaves.o
+$(B)/tests/unit/test_waiting_ranks: $(B)/san/user/manager/calls.o
 $(B)/tests/unit/test_agent: $(B)/san/user/serve/agent_jobs.o
 $(B)/tests/unit/test_log: $(patsubst %,$(B)/san/user/cli/%.o,log progress report)
 $(B)/tests/unit/query/test_partition: $(patsubst %,$(B)/san/user/query/worker/%.o,schema text partition files hive parquet engine listing identity database)

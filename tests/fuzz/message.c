@@ -37,6 +37,11 @@ static void fill_rank(struct input *in, struct fpisa_manager_message *m)
 	case FPISA_MANAGER_WAITS:
 		m->waits.call = 1 + a;
 		m->waits.digest = b;
+		m->waits.last = b / 2;
+		m->waits.index = b % FPISA_MANAGER_JOBS;
+		m->waits.elements = b >> 7;
+		m->waits.made = a;
+		m->waits.failed = a / 2 & b;
 		break;
 	default:
 		m->number = a;

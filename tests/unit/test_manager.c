@@ -92,7 +92,8 @@ static struct fpisa_manager_message good(enum fpisa_manager_type type)
 		strcpy(m.refusal.text, "no");
 		break;
 	case FPISA_MANAGER_WAITS:
-		m.waits = (struct fpisa_manager_waits){.call = 1, .digest = 2};
+		m.waits = (struct fpisa_manager_waits){
+			.call = 1, .digest = 2, .last = 3, .index = 7, .elements = 1, .made = 255, .failed = 255};
 		break;
 	case FPISA_MANAGER_REGISTER:
 		m.reg = (struct fpisa_manager_register){
@@ -331,6 +332,11 @@ static void bounds(void **state)
 	WRONG(LEAVE, leave.calls, ~0u - 1);
 	WRONG(LEAVE, leave.zero, 1);
 	WRONG(LEAVE, body[16], 1);
+	WRONG(WAITS, waits.call, 0);
+	WRONG(WAITS, waits.index, 8);
+	WRONG(WAITS, waits.elements, 2);
+	WRONG(WAITS, waits.zero, 1);
+	WRONG(WAITS, body[32], 1);
 	WRONG(LEFT, left.first, 64);
 	WRONG(LEFT, left.first, 4096);
 	WRONG(LEFT, left.calls, ~0u - 1);

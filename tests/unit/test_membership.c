@@ -239,7 +239,7 @@ static void waits(struct world *w, struct told *t, uint64_t call, uint64_t diges
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_WAITS);
 
-	msg.waits = (struct fpisa_manager_waits){call, digest};
+	msg.waits = (struct fpisa_manager_waits){.call = call, .digest = digest, .last = call - 1, .elements = 1};
 	say(w, t, &msg);
 }
 
@@ -2338,6 +2338,27 @@ static void ranks_make_different_calls(void **state)
 	}
 }
 
+/* Check ranks that wait in calls of different numbers, because a rank's call had no elements. */
+static void a_rank_makes_a_call_without_elements(void **state)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_WAITS);
+	struct world *w = new_world();
+
+	(void)state;
+	gather(w, 0, 3, "train", "key");
+	msg.waits =
+		(struct fpisa_manager_waits){.call = 6, .last = 4, .index = 1, .elements = 1, .made = 3, .failed = 1};
+	say(w, &w->of[1], &msg);
+	waits(w, &w->of[0], 5, 1000);
+	assert_last(&w->of[0], FPISA_MANAGER_JOINED);
+	msg.waits.failed = 0;
+	say(w, &w->of[1], &msg);
+	for (int r = 0; r < 3; r++) {
+		assert_refused(&w->of[r], FPISA_MANAGER_R_differs, "call 5 of rank 1 differs from that of rank 0");
+		assert_int_equal(last(&w->of[r])->refusal.ranks, 3);
+	}
+}
+
 /* Ranks of a group of more than eight hear of newcomers once a second, so that messages do not grow with their square. */
 static void many_ranks_wait(void **state)
 {
@@ -2648,6 +2669,7 @@ int main(void)
 		cmocka_unit_test(a_rank_cannot_go_on),
 		cmocka_unit_test(a_job_that_is_not_made),
 		cmocka_unit_test(ranks_make_different_calls),
+		cmocka_unit_test(a_rank_makes_a_call_without_elements),
 		cmocka_unit_test(many_ranks_wait),
 		cmocka_unit_test(killed_by_the_administrator),
 		cmocka_unit_test(gathering_is_recorded),

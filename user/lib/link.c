@@ -267,6 +267,24 @@ static void tell_failures(struct fpisa_link *l)
 }
 
 /*
+ * Write into WAITS the last call with results, and the jobs that exist or have failed. Write this after the oldest call, so
+ * that it covers all calls before that one. The caller holds the lock.
+ */
+static void add_ended(const struct fpisa_link *l, struct fpisa_manager_waits *w)
+{
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
+		const struct fpisa_link_job *j = &l->job[k];
+		struct fpisa_standing s = {0};
+
+		if (j->handle)
+			fpisa_handle_standing(j->handle, &s);
+		w->last = later(w->last, s.last_whole);
+		w->made |= (__u8)((j->state == FPISA_GROUP_JOB_MADE) << k);
+		w->failed |= (__u8)((j->error || s.error) << k);
+	}
+}
+
+/*
  * Report the oldest call of this rank to the manager if the call takes long. The manager compares this call with those
  * of other ranks. The caller holds the lock.
  */
@@ -275,14 +293,16 @@ static void tell_waits(struct fpisa_link *l)
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_WAITS);
 	const uint64_t now = fpisa_now();
 	struct fpisa_standing s;
+	const int index = fpisa_link_oldest(l, &s);
 
-	fpisa_link_oldest(l, &s);
-	m.waits = (struct fpisa_manager_waits){s.number, s.tag};
-	if (m.waits.call != l->waits.call) {
-		l->waits = m.waits;
+	if (s.number != l->waits) {
+		l->waits = s.number;
 		l->waits_ns = now;
 		l->waits_told = 0;
-	} else if (m.waits.call && !l->waits_told && over(now, l->waits_ns, WAITS_MS * MS)) {
+	} else if (s.number && !l->waits_told && over(now, l->waits_ns, WAITS_MS * MS)) {
+		m.waits = (struct fpisa_manager_waits){
+			.call = s.number, .digest = s.tag, .index = (__u8)index, .elements = s.count != 0};
+		add_ended(l, &m.waits);
 		fpisa_link_send(l, &m);
 		l->waits_told = 1;
 	}
@@ -316,18 +336,12 @@ void fpisa_link_lost(struct fpisa_link *l, int rc, const char *why)
 /* Return how many of the first `calls` calls, from the last one back, ended without results. The caller holds the lock. */
 static uint32_t no_results(const struct fpisa_link *l, uint64_t calls)
 {
-	uint64_t last = 0;
-	struct fpisa_standing s;
+	struct fpisa_manager_waits w = {0};
 
-	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
-		if (!l->job[k].handle)
-			continue;
-		fpisa_handle_standing(l->job[k].handle, &s);
-		last = s.last_whole > last ? s.last_whole : last;
-	}
-	if (last >= calls)
+	add_ended(l, &w);
+	if (w.last >= calls)
 		return 0;
-	return calls - last < UINT32_MAX ? (uint32_t)(calls - last) : UINT32_MAX;
+	return calls - w.last < UINT32_MAX ? (uint32_t)(calls - w.last) : UINT32_MAX;
 }
 
 /*

@@ -50,10 +50,10 @@ struct fpisa_link {
 	struct fpisa_manager_join join;
 	int events; /* descriptor of fpisa_group_eventfd(); -1: not created */
 	/*
-	 * The oldest call that has not ended, the time since which it is the oldest, and whether the manager has been
-	 * informed. Only the thread uses these members.
+	 * The number of the oldest call that has not ended, the time since which it is the oldest, and whether the manager has
+	 * been informed. Only the thread uses these members.
 	 */
-	struct fpisa_manager_waits waits;
+	uint64_t waits;
 	uint64_t waits_ns;
 	int waits_told;
 
@@ -169,10 +169,10 @@ uint64_t fpisa_link_completed(const struct fpisa_link *l);
 int fpisa_link_call(struct fpisa_link *l);
 
 /*
- * Set *s to the standing of the handle that has the group's oldest request without all of its results. s->number is 0 if
- * there is no such request.
+ * Set *s to the standing of the handle that has the group's oldest request without all of its results, and return the
+ * index of its job. s->number is 0 if there is no such request.
  */
-void fpisa_link_oldest(const struct fpisa_link *l, struct fpisa_standing *s);
+int fpisa_link_oldest(const struct fpisa_link *l, struct fpisa_standing *s);
 
 /* Fail the group if a rank that has left blocks calls in progress, once all calls that can end have ended. */
 void fpisa_link_check_left(struct fpisa_link *l);

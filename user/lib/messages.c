@@ -278,18 +278,22 @@ static int check_left(struct fpisa_link *l, uint64_t calls)
 	return fpisa_fail(-ECONNRESET, "%s", sentence);
 }
 
-void fpisa_link_oldest(const struct fpisa_link *l, struct fpisa_standing *oldest)
+int fpisa_link_oldest(const struct fpisa_link *l, struct fpisa_standing *oldest)
 {
 	struct fpisa_standing s;
+	int index = 0;
 
 	*oldest = (struct fpisa_standing){0};
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
 		if (!l->job[k].handle)
 			continue;
 		fpisa_handle_standing(l->job[k].handle, &s);
-		if (s.number && (!oldest->number || s.number < oldest->number))
+		if (s.number && (!oldest->number || s.number < oldest->number)) {
 			*oldest = s;
+			index = k;
+		}
 	}
+	return index;
 }
 
 /*

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "aggregators.h"
+#include "calls.h"
 #include "jobs.h"
 #include "lib/base/address.h"
 #include "members.h"
@@ -555,21 +556,22 @@ void manager_record_gathering(struct manager *m)
 /* -- messages of ranks ----------------------------------------------------------- */
 
 /*
- * Compare the calls that ranks wait for. If calls of two ranks have the same number and different digests, the ranks
- * have made different calls. Each rank waits for the others, perhaps in another job. The oldest call that a rank waits
- * for is never later than the first call that differs.
+ * Compare the calls that ranks wait for. If two ranks have made different calls, each waits for the other, perhaps in
+ * another job, so no call can complete.
  */
 static void compare_waits(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_waits *w)
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REFUSED);
 	struct fpisa_ranks both = fpisa_ranks_one(rank);
 	__u32 other = 0;
+	__u64 theirs;
 
 	g->waits[rank] = *w;
-	while (other < g->record.size && (g->waits[other].call != w->call || g->waits[other].digest == w->digest))
+	while (other < g->record.size && !manager_calls_differ(&g->waits[other], w))
 		other++;
 	if (other == g->record.size)
 		return;
+	theirs = g->waits[other].call;
 	m->count.refused[FPISA_MANAGER_R_differs]++;
 	msg.refusal = (struct fpisa_manager_refusal){.reason = FPISA_MANAGER_R_differs, .index = FPISA_MANAGER_NO_JOB};
 	fpisa_ranks_add(&both, other);
@@ -577,7 +579,7 @@ static void compare_waits(struct manager *m, struct manager_group *g, __u32 rank
 	snprintf(msg.refusal.text, sizeof(msg.refusal.text),
 		 "group %s: call %llu of rank %u differs from that of rank %u; all ranks must make the same calls in "
 		 "the same order, whatever their types",
-		 g->record.name, (unsigned long long)w->call, rank, other);
+		 g->record.name, (unsigned long long)(w->call < theirs ? w->call : theirs), rank, other);
 	m->ops->refused(m->arg, g->caller[rank], FPISA_MANAGER_R_differs, msg.refusal.text);
 	if (g->differs)
 		manager_tell_rank(m, g, rank, &msg);

@@ -305,3 +305,36 @@ def test_a_call_that_a_rank_that_left_made_without_elements(served):
         assert [a["rc"] for a in answers] == [0] * len(answers), answers
         for rank in (one, other):
             rank.kill()
+
+
+def test_a_call_without_elements_then_another_type(served):
+    """One rank makes a call without elements where the others wait in theirs, and then waits itself, in a call of another type or for a job
+    that the others do not need. All ranks get -EPROTO, although their numbers of calls differ."""
+    rng = random.Random(draw_seed())
+    types = ["float32", "int32", "float64"]
+
+    def full(name):
+        return {"sum": name, "anyway": True}
+
+    def empty(name):
+        return {"queue": [name], "count": 0, "anyway": True}
+
+    def random_case():
+        both = [full(t) for t in types[:2]] + [rng.choice([full, empty])(rng.choice(types[:2])) for _ in range(rng.randrange(4))]
+        last = rng.sample(types[:2], 2)
+        return both, [empty(rng.choice(types[:2])) for _ in range(rng.randrange(1, 4))] + [full(last[0])], [full(last[1])]
+
+    f, i, d = types
+    cases = [([full(f), full(i)], [empty(f), full(i)], [full(f)]), ([full(f)], [empty(i)], [empty(f), full(f)]), *[random_case() for _ in range(4)]]
+    for case, (both, different, others) in enumerate(cases):
+        size, odd = rng.randrange(2, 4), rng.randrange(2)
+        print(case, size, odd, both, different, others)
+        ranks = [served.start(r, f"case{case}", r, size, *both, *(different if r == odd else others), {"sleep": 60}) for r in range(size)]
+        for r, rank in enumerate(ranks):
+            answers = [rank.line() for _ in range(1 + len(both) + len(different if r == odd else others))]
+            assert [a["rc"] for a in answers[:-1]] == [0] * (len(answers) - 1), answers
+            answer = answers[-1]
+            assert answer["rc"] == -EPROTO and answer["missing"] >> odd & 1 and answer["s"] < TOLD_S, answer
+            assert f"call {len(both) + 1} of rank " in answer["error"], answer
+        for rank in ranks:
+            rank.kill()

@@ -243,6 +243,11 @@ static int failure_valid(__u16 reason)
 	return reason == FPISA_MANAGER_R_failed || reason == FPISA_MANAGER_R_differs;
 }
 
+static int waits_valid(const struct fpisa_manager_waits *w)
+{
+	return w->call && w->index < FPISA_MANAGER_JOBS && w->elements <= 1 && !w->zero;
+}
+
 static int body_valid(const struct fpisa_manager_message *m)
 {
 	switch ((enum fpisa_manager_type)m->type) {
@@ -269,7 +274,7 @@ static int body_valid(const struct fpisa_manager_message *m)
 		return refusal_valid(&m->refusal) && failure_valid(m->refusal.reason) &&
 		       m->refusal.index != FPISA_MANAGER_NO_JOB && !m->refusal.ranks;
 	case FPISA_MANAGER_WAITS:
-		return m->waits.call != 0;
+		return waits_valid(&m->waits);
 	case FPISA_MANAGER_AGGREGATORS:
 		return list_valid(&m->list);
 	/* Accept any version of frames here, because the manager refuses other versions with a specific reason. */

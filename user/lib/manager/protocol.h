@@ -257,6 +257,11 @@ struct fpisa_manager_left {
 struct fpisa_manager_waits { /* WAITS: a rank has waited for its oldest call for a second */
 	__u64 call;	     /* number of the call in the group, from 1 */
 	__u64 digest;	     /* digest of the group's calls up to this call */
+	__u64 last;	     /* number of the last call that got all of its results; 0: none */
+	__u8 index;	     /* index of the call's job */
+	__u8 elements;	     /* 1: the call has elements */
+	__u8 made, failed;   /* bitmaps of the jobs that exist, and of the jobs that have failed, at the rank */
+	__u32 zero;
 };
 
 #define FPISA_MANAGER_NO_JOB 0xffffffffu
