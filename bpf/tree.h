@@ -45,11 +45,30 @@ GLOBAL_FN int send_up(struct xdp_md *ctx, __u32 id, __u32 payload, __u32 v)
 	return count_verdict(id, v, through(ctx, id, leaf->parent.ifindex, TO_PARENT));
 }
 
+/* Return whether the leaf absorbs the ADD to a sealed round. Forget who has asked when the leaf sends a part for the first time. */
+static __always_inline int is_absorbed(const struct fpisa_phv *phv, struct fpisa_partials *x)
+{
+	if (phv->resend && !phv->part)
+		return !fpisa_leaf_asks(x, phv->rank);
+	x->asked = 0;
+	return 0;
+}
+
+/* Drop the ADD, and release the slot. */
+static __always_inline int absorb(const struct fpisa_phv *phv, struct packet *p)
+{
+	lock_release(&p->slot->lock);
+	return count_verdict(phv->job, FPISA_V_duplicate, XDP_DROP);
+}
+
 /* Send the values of a round of min, max or int32, which are in the payload, and release the slot. */
 static __always_inline int values_up(struct xdp_md *ctx, struct fpisa_phv *phv, struct packet *p)
 {
+	struct fpisa_partials *x = lookup(&fpisa_partials, phv->key);
 	struct fpisa_leaf *leaf = lookup(&fpisa_leaves, phv->job);
 
+	if (x && is_absorbed(phv, x))
+		return absorb(phv, p);
 	p->slot->done = 1;
 	if (leaf)
 		fpisa_make_one_part(p->h.fpisa, p->slot, p->job, &leaf->up,
@@ -68,6 +87,8 @@ static __always_inline int part_up(struct xdp_md *ctx, struct fpisa_phv *phv, st
 	struct fpisa_partials *x = lookup(&fpisa_partials, phv->key);
 	struct part part = {};
 
+	if (x && is_absorbed(phv, x))
+		return absorb(phv, p);
 	if (x)
 		part = choose_part(phv, x);
 	if (!x || resize(ctx, part.payload)) {

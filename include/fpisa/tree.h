@@ -5,7 +5,7 @@
  * aggregator. A round of the leaf ends when the result of the parent arrives.
  *
  *	a round completes	the registers are sealed, and the leaf sends a partial sum to the parent
- *	an ADD to a sealed round	the leaf sends the same partial sum again
+ *	an ADD to a sealed round	the leaf sends the same partial sum again, or absorbs the ADD: fpisa_leaf_asks()
  *	a RESULT from the parent	the result goes to all ranks; the leaf does not store it
  *	all ranks wait		the leaf sends a HELLO to the parent, with its attempt as incarnation
  *
@@ -25,7 +25,10 @@
  * state.
  */
 struct fpisa_partials {
-	__u64 torn;	    /* ranks of which some, but not all, parts are in the registers */
+	union {
+		__u64 torn;  /* ranks of which some, but not all, parts are in the registers */
+		__u64 asked; /* at a leaf: ranks that have sent their contribution to the sealed round again */
+	};
 	__u32 contributors; /* number of ranks of the leaves in slot.bitmap */
 	__u32 next;	    /* at a leaf: the first part of the sealed round that the parent lacks */
 	union {
@@ -245,6 +248,21 @@ static __always_inline enum fpisa_waiting fpisa_leaf_hello(struct fpisa_hdr *h, 
 	h->flags |= FPISA_F_ABOVE;
 	h->bitmap |= up->offered;
 	return waiting;
+}
+
+/*
+ * Record that a rank has sent its contribution to the sealed round again. Return whether the leaf sends the partial sum
+ * again. If another rank has asked before, the answer goes to all ranks, so the leaf absorbs the first copy of this rank.
+ * Otherwise the ranks of a leaf, whose timeouts pass at about the same time, would send as many copies over the link to
+ * the parent. The leaf does not absorb a second copy, because the first partial sum or its result may be lost.
+ */
+static __always_inline int fpisa_leaf_asks(struct fpisa_partials *x, __u32 rank)
+{
+	const __u64 bit = 1ull << (rank & (FPISA_MAX_WORKERS - 1));
+	const int asks = !x->asked || x->asked & bit;
+
+	x->asked |= bit;
+	return asks;
 }
 
 /* Return the number by which the leaf recognises answers to the HELLOs of its attempt. */

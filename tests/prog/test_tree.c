@@ -405,6 +405,57 @@ static void asked(void **state)
 	}
 }
 
+/* Send a copy of a contribution to the sealed round of leaf 0. Return whether the leaf sends its partial sum again. */
+static bool is_sent_again(uint32_t rank, uint64_t chunk, uint8_t op, const void *values)
+{
+	struct frame f;
+
+	contribute(&f, LEAF(0), &leaf[0], rank, chunk, op, values);
+	harness_run(harness, &f);
+	return f.action == XDP_REDIRECT;
+}
+
+/*
+ * Check that a leaf sends its partial sum again for the first rank that asks and for the second copy of each rank, but
+ * absorbs the first copies of the other ranks. This begins anew with each round, and with each part that the root takes.
+ */
+static void first_copies(void **state)
+{
+	static const uint8_t ops[] = {FPISA_OP_SUM, FPISA_OP_MIN};
+	static uint8_t values[LEAVES * RANKS][PAYLOAD];
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	rng = (struct vectors_rng){vectors_seed()};
+	loss = room = 0;
+	make(FPISA_FORMAT_FP32);
+	for (uint64_t chunk = 0; chunk < 60; chunk++) {
+		const uint8_t op = ops[chunk % 2];
+		const uint64_t absorbed = harness_verdict(harness, LEAF(0), FPISA_V_duplicate);
+
+		draw(values, fpisa_format_of(FPISA_FORMAT_FP32));
+		for (uint32_t r = 0; r < RANKS; r++) {
+			contribute(&f, LEAF(0), &leaf[0], r, chunk, op, values[r]);
+			harness_run(harness, &f);
+		}
+		assert_true(is_sent_again(1, chunk, op, values[1]));
+		assert_false(is_sent_again(0, chunk, op, values[0]));
+		assert_false(is_sent_again(2, chunk, op, values[2]));
+		assert_true(is_sent_again(0, chunk, op, values[0]));
+		assert_true(is_sent_again(1, chunk, op, values[1]));
+		assert_int_equal(harness_verdict(harness, LEAF(0), FPISA_V_duplicate), absorbed + 2);
+		climb(&f, 0);
+		assert_true(is_sent_again(2, chunk, op, values[2]));
+		for (uint32_t r = 0; r < RANKS; r++) {
+			contribute(&f, LEAF(1), &leaf[1], r, chunk, op, values[r]);
+			harness_run(harness, &f);
+		}
+		climb(&f, 1);
+		assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
+	}
+}
+
 /*
  * Deliver the partial sum of leaf l to the root, or only its first part. The ranks contribute random bits, so the
  * partial sum has several parts.
@@ -491,7 +542,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(flat_bits),	     cmocka_unit_test(refused),	  cmocka_unit_test(asked),
-		cmocka_unit_test(lost_partial_sums), cmocka_unit_test(no_cookie),
+		cmocka_unit_test(lost_partial_sums), cmocka_unit_test(no_cookie), cmocka_unit_test(first_copies),
 	};
 
 	return cmocka_run_group_tests_name("prog/tree", tests, harness_setup, harness_teardown);

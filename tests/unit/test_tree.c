@@ -660,6 +660,40 @@ static void who_is_missing(void **state)
 	end(&w);
 }
 
+/* Send a copy of a contribution to the sealed round of leaf 0. Return whether the leaf sends its partial sum again. */
+static int is_sent_again(struct world *w, uint32_t rank, uint64_t chunk)
+{
+	w->frames = 0;
+	send_add(w, 0, rank, chunk, 1);
+	deliver(w, 0);
+	return w->frames > 0;
+}
+
+/*
+ * A leaf sends its partial sum again for the first rank that asks, for the second copy of each rank, and for no other
+ * copy. This begins anew with each round.
+ */
+static void first_copies(void **state)
+{
+	static struct world w;
+
+	(void)state;
+	begin_small(&w, FPISA_FORMAT_FP32);
+	for (uint64_t chunk = 0; chunk < 4; chunk++) {
+		w.frames = 0;
+		for (uint32_t rank = 0; rank < 2; rank++) {
+			send_add(&w, 0, rank, chunk, 0);
+			deliver(&w, 0);
+		}
+		assert_true(is_sent_again(&w, 0, chunk));
+		assert_false(is_sent_again(&w, 1, chunk));
+		assert_true(is_sent_again(&w, 0, chunk));
+		assert_true(is_sent_again(&w, 1, chunk));
+		assert_int_equal(w.leaf[0].counters.v_duplicate, chunk + 1);
+	}
+	end(&w);
+}
+
 /* A leaf accepts no frame from a parent whose job differs from its own, and does not join it. */
 static void another_parent(void **state)
 {
@@ -731,7 +765,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bits_of_the_flat_sum), cmocka_unit_test(torn_round),
 		cmocka_unit_test(different_calls),	cmocka_unit_test(who_is_missing),
-		cmocka_unit_test(another_parent),	cmocka_unit_test(no_partial_sums),
+		cmocka_unit_test(first_copies),		cmocka_unit_test(another_parent),
+		cmocka_unit_test(no_partial_sums),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

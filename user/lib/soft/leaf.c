@@ -67,6 +67,7 @@ void fpisa_leaf_seal(struct fpisa_soft *s, struct fpisa_slot *slot, uint32_t blo
 
 	if (!fpisa_encoded(fpisa_job_format(&s->job), slot->op))
 		*planes = fpisa_soft_carry(&s->job, fpisa_soft_registers_of(s, slot), blocks);
+	s->partials[slot - s->slot].asked = 0;
 	slot->done = 1;
 }
 

@@ -258,6 +258,7 @@ static enum fpisa_verdict complete(struct fpisa_soft *s, struct packet *p, struc
 {
 	const struct fpisa_partials *x = partials_of(s, slot);
 	enum fpisa_verdict lost = x && !resend ? fpisa_round_lost(x) : (enum fpisa_verdict)0;
+	int asks;
 
 	if (lost) {
 		fpisa_break(&s->session, slot->generation, lost);
@@ -268,7 +269,10 @@ static enum fpisa_verdict complete(struct fpisa_soft *s, struct packet *p, struc
 		return read_registers(s, p, slot, resend);
 	if (!resend)
 		fpisa_leaf_seal(s, slot, p->blocks);
+	asks = !resend || fpisa_leaf_asks(&s->partials[slot - s->slot], p->h->rank);
 	lock_release(&slot->lock);
+	if (!asks)
+		return FPISA_V_duplicate;
 	fpisa_leaf_send(s, p->h);
 	return resend ? FPISA_V_up_again : FPISA_V_up;
 }
