@@ -604,13 +604,13 @@ class Backend final : public Base
 		return inner(name, tensors, tensors);
 	}
 
-	/* Refuse negated and conjugated views, because Gloo would sum the values in memory. */
+	/* Refuse negated and conjugated views, because Gloo would use the values in memory. */
 	static void refuse_views(const Tensors &tensors, const std::string &name)
 	{
 		for (const auto &t : tensors)
 			TORCH_CHECK(!t.is_neg() && !t.is_conj(), "fpisa: ", name,
 				    ": the tensor is a negated or conjugated view, "
-				    "which Gloo does not sum; pass tensor.resolve_neg().resolve_conj()");
+				    "whose values Gloo does not see; pass tensor.resolve_neg().resolve_conj()");
 	}
 
 	/* Return whether libfpisa broadcasts the tensor. A quantized tensor is more than its memory. */

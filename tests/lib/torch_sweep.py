@@ -642,6 +642,7 @@ def by_gloo():
     t = torch.full((5,), float(RANK))
     dist.broadcast(t, 1)
     assert (t == 1).all()
+    raises(RuntimeError, "resolve_neg()", dist.broadcast, torch._neg_view(t), 1)
     t = torch.full((5,), RANK)
     dist.reduce(t, 2)
     assert RANK != 2 or (t == sum(range(SIZE))).all()
