@@ -109,6 +109,7 @@ static int check_datapath(const struct config *c, const struct datapath *dp)
 static int look_at_interface(const struct datapath *dp, const char *pin, struct config_interface *i)
 {
 	struct datapath_interface now = {.name = ""};
+	char off[DETACH_LEN];
 	__u32 ifindex = if_nametoindex(datapath_place(i->name, i->load.mode, i->place));
 	int got;
 
@@ -118,11 +119,11 @@ static int look_at_interface(const struct datapath *dp, const char *pin, struct 
 	if (got < 0)
 		return fail(got, NULL, "%s: cannot query the XDP program", i->place);
 	if (got && now.mode != i->load.mode)
-		return refuse(
-			-EEXIST,
-			"%s: the datapath runs in mode %s, but the configuration has %s; run fpisa unload %s, then "
-			"fpisa config apply",
-			i->place, name_of(xdp_mode_names, now.mode), name_of(xdp_mode_names, i->load.mode), i->place);
+		return refuse(-EEXIST,
+			      "%s: the datapath runs in mode %s, but the configuration has %s; run %s, then fpisa config "
+			      "apply",
+			      i->place, name_of(xdp_mode_names, now.mode), name_of(xdp_mode_names, i->load.mode),
+			      datapath_detach_text(i->place, now.mode, off));
 	if (!got && now.program.id)
 		return datapath_refuse_program(i->place, &now, pin);
 	i->runs = got;

@@ -32,14 +32,15 @@ static int check_up(const char *dev, const char *hint)
 static int check_loaded(const struct datapath *dp, const char *dev)
 {
 	struct datapath_interface i;
+	char off[DETACH_LEN];
 	int got = datapath_attached(dp, if_nametoindex(dev), &i);
 
 	if (got > 0 && i.mode == DATAPATH_NATIVE)
 		return refuse(
 			-EBUSY,
 			"serve: %s: the datapath is in native mode, which cannot send to this host's own ranks through "
-			"lo; run fpisa unload %s, and start fpisa serve again",
-			dev, dev);
+			"lo; run %s, and start fpisa serve again",
+			dev, datapath_detach_text(dev, i.mode, off));
 	return got > 0;
 }
 

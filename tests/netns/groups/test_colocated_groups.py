@@ -290,7 +290,7 @@ def test_what_is_missing(hosts):
     assert "lo is down; run ip link set lo up, through which this host's ranks send" in hosts.refused(0)
     hosts.agg.ip("link set lo up")
     hosts.fpisa("load", "eth0")
-    assert "eth0: the datapath is in native mode, which cannot send to this host's own ranks through lo; run fpisa unload eth0" in hosts.refused(0)
-    hosts.fpisa("unload", "eth0")
+    assert "eth0: the datapath is in native mode, which cannot send to this host's own ranks through lo; run ip link set dev eth0 xdpdrv off, and start" in hosts.refused(0)
+    hosts.agg.ip("link set dev eth0 xdpdrv off")
     hosts.fpisa("load", "eth0", "--mode", "skb")
     assert hosts.serve(0) == f"loaded on lo in generic mode; fpisa unload --pin {PIN} removes it\n"

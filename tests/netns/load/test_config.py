@@ -152,12 +152,20 @@ def test_others_are_not_touched(net, config):
     config.write((7, {"window": "32"}), (8, {"window": "16"}), (9, {}))
     assert not config.refused(r"job 7 runs with different parameters \(see fpisa job show 7\); run fpisa job del 7")
     config.write((7, {}), mode="skb")
-    config.refused("p0: the datapath runs in mode native, but the configuration has skb; run fpisa unload p0", "p1: the datapath runs in mode native")
+    off = [f"ip link set dev {p} xdpdrv off" for p in net.ports]
+    config.refused(*(f"{p}: the datapath runs in mode native, but the configuration has skb; run {command}, then fpisa config apply"
+                     for p, command in zip(net.ports, off)))
     config.write((7, {}), head="[datapath]\nport = 18001\n")
     config.refused("port: the loaded datapath has port 18000")
     config.write((7, {}), head="[datapath]\ngroup = 64321\n")
     config.refused("group: the loaded datapath belongs to another")
     assert (jobs(net), programs(net)) == before
+    # The command that changes the mode keeps the jobs.
+    net.agg.run("sh", "-ec", " && ".join(off))
+    config.write((7, {}), mode="skb")
+    config.apply()
+    assert jobs(net) == before[0]
+    net.check_sum(7)
 
 
 def test_whole_or_nothing(net, config):
