@@ -65,7 +65,9 @@ def test_pandas(data):
     pytest.importorskip("pandas")
     import fpisa.pandas  # noqa: F401
     df = frame(data)
-    assert df.x.fpisa.sum() == data.total and df.x.fpisa.sum(by=df.k).to_dict() == data.sums
+    assert df.x.fpisa.sum() == data.total
+    for keys in df.k, df.k.to_numpy(), df.k.tolist():
+        assert df.x.fpisa.sum(by=keys).to_dict() == data.sums
     assert df.groupby("k").x.agg(lambda s: s.fpisa.sum()).to_dict() == data.sums
     assert df.x.fpisa.partial() == partial_of(data)
     groups = df.groupby("k").x

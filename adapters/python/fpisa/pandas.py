@@ -15,7 +15,7 @@ from . import _sums
 class Exact:
     """The exact methods series.fpisa.sum(), mean() and var().
 
-    sum() and mean() accept `by`, a Series or an array of keys, and then return a Series with one value for each key.
+    sum() and mean() accept `by`, a Series, an array or a list of keys, and then return a Series with one value for each key.
     """
 
     def __init__(self, series: pandas.Series) -> None:
@@ -26,6 +26,8 @@ class Exact:
         values = self._series[here].to_numpy()
         if by is None:
             return call(values, dtype=dtype)
+        if isinstance(by, (list, tuple)):
+            by = pandas.Index(by)
         keys = by[here.to_numpy()] if not isinstance(by, pandas.Series) else by.reindex(self._series.index)[here]
         groups = call(values, by=keys, dtype=dtype)
         return pandas.Series(groups.values, pandas.Index(groups.keys, name=getattr(by, "name", None)), name=self._series.name)

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Polars adapter. `import fpisa.polars` adds the namespace `fpisa` to expressions and Series. The namespace also works in
-group_by().agg().
-"""
+"""Polars adapter. `import fpisa.polars` adds the namespace `fpisa` to expressions, also in group_by().agg()."""
 from __future__ import annotations
 
 from typing import Any
