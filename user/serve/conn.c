@@ -352,21 +352,36 @@ static void refuse_one_more(struct conns_of *s, struct conn *c, __u64 number)
 		      "the connection has too many groups; join with another connection");
 }
 
-static void refuse_removed_key(struct conns_of *s, struct conn_member *member)
+static void outside_text(struct fpisa_address address, char text[FPISA_MANAGER_TEXT])
 {
-	char text[FPISA_MANAGER_TEXT];
+	char a[ADDRESS_LEN];
 
-	snprintf(text, sizeof(text), "the manager does not accept key %s; add its line to the manager's key file",
-		 fpisa_channel_identity(member->conn->channel));
-	refuse_member(s, member, FPISA_MANAGER_R_key, text);
-	conn_hang_up(s, &member->caller);
+	snprintf(text, FPISA_MANAGER_TEXT,
+		 "%s is not in a network that may ask for groups; add the network to networks in [manager]",
+		 address_text(address, a));
 }
 
-/* Return whether the message lets a rank take part in a group, although the key of its connection has been removed. */
-static bool lacks_key(const struct conn_member *member, const struct fpisa_manager_message *m)
+/*
+ * Refuse a message that lets a rank take part in a group, if the configuration has changed since the rank connected and no
+ * longer allows its key or its host. Return whether it was refused.
+ */
+static bool refuse_now(struct conns_of *s, struct conn_member *member, const struct fpisa_manager_message *m)
 {
-	return (m->type == FPISA_MANAGER_JOIN || m->type == FPISA_MANAGER_RETURN) && !is_member(member) &&
-	       fpisa_channel_key_removed(member->conn->channel);
+	const bool key = fpisa_channel_key_removed(member->conn->channel);
+	char text[FPISA_MANAGER_TEXT];
+
+	if ((m->type != FPISA_MANAGER_JOIN && m->type != FPISA_MANAGER_RETURN) || is_member(member) ||
+	    (!key && manager_network_allowed(s->manager->policy, &member->caller.address)))
+		return false;
+	if (key)
+		snprintf(text, sizeof(text),
+			 "the manager does not accept key %s; add its line to the manager's key file",
+			 fpisa_channel_identity(member->conn->channel));
+	else
+		outside_text(member->caller.address, text);
+	refuse_member(s, member, key ? FPISA_MANAGER_R_key : FPISA_MANAGER_R_network, text);
+	conn_hang_up(s, &member->caller);
+	return true;
 }
 
 /*
@@ -401,9 +416,7 @@ static void take(struct conns_of *s, struct conn *c, const struct fpisa_manager_
 		return;
 	if (m->type == FPISA_MANAGER_JOIN)
 		member->caller.here = fpisa_address_is_here(&member->caller.address);
-	if (lacks_key(member, m))
-		refuse_removed_key(s, member);
-	else
+	if (!refuse_now(s, member, m))
 		manager_message(s->manager, &member->caller, m);
 	remove_ended(c);
 	if (!is_known(c))
@@ -543,12 +556,10 @@ static void add(struct conns_of *s, int fd, struct fpisa_address address, struct
 /* Refuse a peer that may not connect. Send only one message, read no bytes, and keep no state. */
 static void turn_away(struct conns_of *s, int fd, struct fpisa_address address)
 {
-	char text[FPISA_MANAGER_TEXT], a[ADDRESS_LEN];
+	char text[FPISA_MANAGER_TEXT];
 
 	s->manager->count.refused[FPISA_MANAGER_R_network]++;
-	snprintf(text, sizeof(text),
-		 "%s is not in a network that may ask for groups; add the network to networks in [manager]",
-		 address_text(address, a));
+	outside_text(address, text);
 	conn_refused(s, &(struct manager_caller){.address = address}, FPISA_MANAGER_R_network, text);
 	fpisa_channel_turn_away(fd, FPISA_MANAGER_R_network, text);
 }

@@ -170,6 +170,21 @@ def test_a_key_is_removed(own_key, tmp_path, share):
 
 
 @pytest.mark.parametrize("share", (1, 0))
+def test_a_network_is_removed(own_key, share):
+    """A rank whose host `networks` no longer contains cannot join another group, over a new connection or over the one that it has. Its
+    group goes on."""
+    g, _, start, pass_on = own_key
+    rank = start(share, {"sum": "float32"})
+    with open(g.config, "a") as f:
+        f.write("networks = 192.0.2.0/24\n")
+    assert g.read_again() == "configuration read again; keys: 1\n"
+    pass_on()
+    answers = [rank.line() for _ in range(2)]
+    assert [a["rc"] for a in answers] == [-EACCES, 0] and "is not in a network that may ask for groups" in answers[0]["error"], answers
+    assert [group["name"] for group in g.net.json("group", "list")] == ["first"]
+
+
+@pytest.mark.parametrize("share", (1, 0))
 def test_a_key_is_replaced(own_key, share):
     """A group that a rank joins after its key file has changed belongs to the new key. The next group of the same key shares its connection."""
     g, own, start, pass_on = own_key
