@@ -87,9 +87,9 @@ static void print_group(const struct group_record *r)
 		const struct fpisa_manager_spec *s = &r->job[k].made;
 
 		if (r->job[k].state == FPISA_GROUP_JOB_MADE)
-			printf("job         %u: %s, format %s, window %u; fpisa job show %u\n", r->job[k].number,
+			printf("job         %u: %s, format %s, window %u; %sfpisa job show %u\n", group_job_number(r, k),
 			       name_of(mode_names, s->mode), name_of(format_names, s->format), s->window,
-			       r->job[k].number);
+			       r->elsewhere ? "on the first host of its shares, run " : "", group_job_number(r, k));
 	}
 	printf("\n%4s  %-15s  %s\n", "rank", "address", "state");
 	for (__u32 i = 0; i < r->size; i++)

@@ -71,12 +71,17 @@ double group_age(const struct group_record *r)
 	return now > r->since ? (double)(now - r->since) : 0;
 }
 
+__u32 group_job_number(const struct group_record *r, int k)
+{
+	return r->elsewhere ? r->job[k].at[0] : r->job[k].number;
+}
+
 void group_print_aggregators(const struct group_record *r, const char *before)
 {
 	const __u32 roots = group_roots(r);
 	char a[ENDPOINT_LEN], ranks[RANKS_LEN];
 
-	for (__u32 i = 0; i < r->aggregators && r->aggregators > 1; i++) {
+	for (__u32 i = 0; i < r->aggregators && (r->aggregators > 1 || r->elsewhere); i++) {
 		const struct fpisa_ranks leaf = group_leaf_ranks(r, i);
 		const char *label = !roots ? "shares" : i ? "leaves" : roots > 1 ? "roots" : "root";
 
@@ -204,7 +209,7 @@ struct json_object *group_json(const struct group_record *r, bool whole)
 	json_object_object_add(o, "gone", group_ranks_json(&r->gone));
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		if (r->job[k].state == FPISA_GROUP_JOB_MADE)
-			json_object_array_add(jobs, json_object_new_uint64(r->job[k].number));
+			json_object_array_add(jobs, json_object_new_uint64(group_job_number(r, k)));
 	json_object_object_add(o, "jobs", jobs);
 	json_object_object_add(o, "shares", shares_json(r));
 	if (!whole)

@@ -42,6 +42,9 @@ struct fpisa_ranks group_here(const struct group_record *r);	/* the connected ra
 struct fpisa_ranks group_missing(const struct group_record *r); /* the ranks that have not joined yet */
 double group_age(const struct group_record *r);			/* seconds */
 
+/* Return the number of the group's job of index k: on this datapath, or at the group's first aggregator if it is elsewhere. */
+__u32 group_job_number(const struct group_record *r, int k);
+
 /* Print the group's aggregators with their shares, or the root and the leaves of its tree. Begin each line with `before`. */
 void group_print_aggregators(const struct group_record *r, const char *before);
 struct json_object *group_json(const struct group_record *r, bool whole);

@@ -63,7 +63,7 @@ static void print_holder(const struct group_record *r)
 	       group_ranks_text(&here, ranks));
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		if (r->job[k].state == FPISA_GROUP_JOB_MADE) {
-			printf("%s%u", first ? ", job numbers " : ",", r->job[k].number);
+			printf("%s%u", first ? ", job numbers " : ",", group_job_number(r, k));
 			first = false;
 		}
 	if (group_gathers(r))

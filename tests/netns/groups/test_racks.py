@@ -247,6 +247,10 @@ def test_one_rack(site):
         assert answer["rc"] == 0 and answer["first"] == sum(range(1, len(ranks) + 1)), answer
     share, = shares_of(site, "g")
     assert (share["address"], share["rack"]) == (f"{site.net.subnet}17", "A")
+    said = " ".join(site.net.fpisa("group", "show", "g").split())
+    job, = json.loads(site.net.leaf_a.run(FPISA, "job", "list", "--json", "--pin", f"{PINS}/a"))
+    assert f"{site.net.subnet}17" in said.split("shares ")[1].split()[0] and "in rack A, weight " in said, said
+    assert f"window 64; on the first host of its shares, run fpisa job show {job['job']} " in said, said
     assert site.net.up("a") - before < chunks * 256
 
 
