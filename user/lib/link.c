@@ -94,7 +94,7 @@ int fpisa_link_greet(struct fpisa_link *l)
 	for (uint32_t k = 0; !rc && l->joined && k < FPISA_MANAGER_JOBS; k++) {
 		struct fpisa_link_job *j = &l->job[k];
 
-		if (j->own) {
+		if (j->error) {
 			m = fpisa_link_failed(l, j);
 			rc = say(l, &m);
 		}
@@ -286,7 +286,7 @@ static void add_ended(const struct fpisa_link *l, struct fpisa_manager_waits *w)
 
 /*
  * Report the oldest call of this rank to the manager if the call takes long. The manager compares this call with those
- * of other ranks. The caller holds the lock.
+ * of other ranks. Wait until the queue has been sent, so that it has at most one such message. The caller holds the lock.
  */
 static void tell_waits(struct fpisa_link *l)
 {
@@ -299,7 +299,7 @@ static void tell_waits(struct fpisa_link *l)
 		l->waits = s.number;
 		l->waits_ns = now;
 		l->waits_told = 0;
-	} else if (s.number && !l->waits_told && over(now, l->waits_ns, WAITS_MS * MS)) {
+	} else if (s.number && !l->waits_told && !l->unsent && over(now, l->waits_ns, WAITS_MS * MS)) {
 		m.waits = (struct fpisa_manager_waits){
 			.call = s.number, .digest = s.tag, .index = (__u8)index, .elements = s.count != 0};
 		add_ended(l, &m.waits);

@@ -27,7 +27,6 @@ struct fpisa_link_job {
 	uint64_t asked_ns;    /* time of the request for the job */
 	struct fpisa *handle; /* handle of the job, which fails with the group; NULL: none yet */
 	int error; /* error of a refusal for all ranks; a refusal may arrive before this rank asks for the job */
-	int own;   /* error of a failure at this rank, which is reported to the manager */
 	int told;  /* a call has returned this error */
 	int alike; /* the manager has refused the job before it was made; the ranks continue without it */
 	char sentence[FPISA_MESSAGE_SIZE];

@@ -354,7 +354,7 @@ void fpisa_link_job_failed(struct fpisa_link *l, struct fpisa_link_job *j, int e
 
 	j->state = FPISA_GROUP_JOB_REFUSED;
 	j->error = error;
-	j->own = j->told = 1;
+	j->told = 1;
 	snprintf(j->sentence, sizeof(j->sentence), "%s", sentence);
 	m = fpisa_link_failed(l, j);
 	fpisa_link_send(l, &m);

@@ -3,16 +3,19 @@
 import json
 import os
 import signal
+import struct
 import time
 
 import pytest
 
 from groups import Groups
+from job_requests import REFUSED
 from lab import SLOW, children, wait_until
+from test_groups import Stub
 
 pytestmark = pytest.mark.families(spread=True)
 
-ECONNRESET, ETIMEDOUT = 104, 110
+ENOSPC, ECONNRESET, ETIMEDOUT = 28, 104, 110
 
 
 def test_what_it_had_asked_for(lab, tmp_path):
@@ -164,3 +167,30 @@ def test_a_rank_that_leaves_while_it_comes_back(served, tmp_path, lost):
     assert ranks[0].line()["rc"] == 0
     answer = ranks[1].line()
     assert answer["rc"] == -ECONNRESET and "rank 0 has left the group after 1 calls" in answer["error"], answer
+
+
+def test_a_refusal_that_not_all_ranks_have_heard(lab, tmp_path):
+    """A manager is killed when it has refused a job to one rank and not yet to the other, which asks the next manager again. The first
+    rank does not ask again, and its report ends the other rank's wait."""
+    net = lab(workers=2)
+    net.load()
+    g = Groups(net, str(tmp_path), "without-key = yes", "jobs = 5")
+    try:
+        g.serve()
+        holder = g.start(1, "holder", 0, 1, {"sum": "float32"}, hold=True)
+        assert [holder.line()["rc"] for _ in range(2)] == [0, 0]
+        one, other = Stub(g, "train", 0, 2), g.start(1, "train", 1, 2, {"sum": "float32", "anyway": True}, {"sleep": 60})
+        joined = struct.unpack_from("<QQ", one.hear(one.JOINED))
+        ask = struct.pack("<IIBBBBHBBI", 0, 0, 1, 0, 0, 0, 0, 0, 0, 0)
+        one.say(one.ASK, ask)
+        answers = [other.line() for _ in range(2)]
+        assert [a["rc"] for a in answers] == [0, -ENOSPC], answers
+        g.kill()
+        one.socket.close()
+        g.serve()
+        one.begin(one.RETURN, *joined)
+        one.say(one.ASK, ask)
+        one.socket.settimeout(20 * SLOW)
+        assert b"rank 1 cannot continue: " in one.hear(REFUSED)
+    finally:
+        g.close()
