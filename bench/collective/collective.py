@@ -3,7 +3,7 @@
 """Measure the time of an all-reduce over shaped links by FPISA, Open MPI, MPICH and Gloo.
 
     collective.py [--workers 2,4,8] [--rates 100,1000] [--sizes BYTES,...] [--rounds R] [--only NAME,...]
-                  [--topologies switch,one-port,dedicated-K,colocated,everywhere-K,racks-K,hosts-K] [--queue BYTES] [--loss SHARE]
+                  [--topologies switch,one-port,dedicated-K,colocated,everywhere-K,racks-K,spread-K,hosts-K] [--queue BYTES] [--loss SHARE]
                   [--operations allreduce,broadcast,reduce,allgather,reduce_scatter] [--groups] [--udp-gro off]
 
 Each worker is a network namespace. All links are connected to a bridge. Both directions of a worker's link are shaped to the
@@ -23,6 +23,9 @@ same rate by tbf, at the worker's eth0 and at the bridge's port to the worker. A
 	together, both ways. FPISA's sums are in mode exact. Neighbours
 	are in one rack. This topology takes one number of workers, and
 	no other topology beside it.
+    spread-K	as racks-K, but neighbours are in different racks, as after a
+	scheduler that does not know the racks. A ring then crosses the
+	uplinks at each rank, and `ring_limit_s` allows for this.
     hosts-K	K hosts with N/K workers each, a leaf on each host, and a root in the
 	switch. FPISA's sums are in mode exact. Neighbours are on one host. Open MPI's workers on a host share memory. The
 	contender `openmpi-han`, which --only has to name, is Open MPI with its collectives of two levels. The line has the
@@ -42,7 +45,8 @@ rank's part of a reduce-scatter, and the line's `limit_s` allows for this.
 
 The output is a JSON line for each point and contender. A line has the median and quartiles of the time, the share of CPU
 time that was busy, and the CPU seconds of all parties per GB of contributions. `cpu_wait` is the mean share of the sum's
-time in which a rank waited for a CPU. `cpu_wait` is meaningless for ranks that poll. `limit_s` is the shortest possible time
+time in which a rank waited for a CPU. `cpu_wait` is meaningless for ranks that poll. `starts_s` is the part of the time
+that lies between the starts of the first and the last rank. `limit_s` is the shortest possible time
 with an aggregator, without headers. This time is S/rate, or the bound above, or the time of `fpisa plan` for several
 aggregators. `ring_limit_s` is 2(N-1)/N x S/rate, with the uplink's rate if that is lower. `byteps_s` is the shortest time of
 N workers and these aggregators' hosts if every host adds (BytePS, OSDI 2020, section 4). `share` is the time that the
@@ -81,7 +85,7 @@ import mpi as mpis  # noqa: E402
 RANK = os.path.join(HERE, "rank.py")
 ALGORITHMS = {3: "recursive doubling", 4: "ring", 5: "segmented ring", 6: "Rabenseifner", 0: "its own choice"}
 GROUP_TOPOLOGIES = "switch", "one-port", "colocated"
-TOPOLOGIES = "switch", "one-port", "dedicated-K", "colocated", "everywhere-K", "racks-K", "hosts-K"
+TOPOLOGIES = "switch", "one-port", "dedicated-K", "colocated", "everywhere-K", "racks-K", "spread-K", "hosts-K"
 OPENMPI = {"openmpi": {}, "openmpi-han": {"coll_han_priority": 100}}  # contenders, with parameters of MCA
 OPERATIONS = "allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"
 # If a sum takes the link longer than this, use Open MPI's algorithm that was fastest at a quarter of the sum's size.
@@ -122,11 +126,11 @@ class Network(labs.Lab):
         if colocated:
             self.adders += [self.beside(r) for r in range(workers)]
 
-    def make_racks(self, racks, mtu):
-        """Move the workers' ports into racks, in order. Results of a leaf do not leave by the rack's uplink."""
+    def make_racks(self, racks, mtu, spread):
+        """Move the workers' ports into racks, in order, or in turn if `spread`. Results of a leaf do not leave by the rack's uplink."""
         world = len(self.worker)
         for i in range(racks):
-            self.workers_of.append(range(i * world // racks, (i + 1) * world // racks))
+            self.workers_of.append(range(i, world, racks) if spread else range(i * world // racks, (i + 1) * world // racks))
             self.uplinks.append(len(self.workers_of[i]) / 4)
             self.leaf_ports.append(f"l{i}")
             host, address = self.netns(), f"10.99.1.{150 + i}"
@@ -283,7 +287,10 @@ class Setting(typing.NamedTuple):
     mbit: int
 
     def racks(self):
-        return int(self.topology.split("-")[1]) if self.topology.startswith("racks-") else 0
+        return int(self.topology.split("-")[1]) if self.topology.startswith(("racks-", "spread-")) else 0
+
+    def spread(self):
+        return self.topology.startswith("spread-")
 
     def hosts(self):
         return int(self.topology.split("-")[1]) if self.topology.startswith("hosts-") else 0
@@ -334,7 +341,7 @@ class Setting(typing.NamedTuple):
 
     def ring_limit_s(self, size):
         n = self.hosts() or self.workers
-        return 2 * (n - 1) / n * self.slower_uplink() * size * 8 / (self.mbit * 1e6)
+        return 2 * (n - 1) / n * (4 if self.spread() else self.slower_uplink()) * size * 8 / (self.mbit * 1e6)
 
     def described(self):
         return {"topology": self.topology, "workers": self.workers, "rate_mbps": self.mbit}
@@ -350,6 +357,7 @@ class Run(typing.NamedTuple):
     waited: float  # share of the time in which a rank could have run but did not have a CPU
     dropped: int = 0  # number of frames that were dropped at full ports of the bridge
     carried: typing.Sequence[int] = (0, 0)  # number of bytes that the links of all hosts sent and received
+    starts_s: float = 0  # time from the first rank's start to the last rank's start
 
 
 class Contender:
@@ -383,10 +391,11 @@ class Contender:
         busy = [b - a for a, b in zip(before, cpu_times())]
         if not all(a["right"] for a in answers):
             raise Failure(f"{self.name}: {workers} workers, {count} values: wrong sum; please report this bug")
-        took = max(a["end_ns"] for a in answers) - min(a["start_ns"] for a in answers)
+        starts = [a["start_ns"] for a in answers]
+        took = max(a["end_ns"] for a in answers) - min(starts)
         return Run(took / 1e9, busy[0] / max(1, sum(busy)), sum(a.get("retransmits", 0) for a in answers),
                    sum(a.get("duplicates", 0) for a in answers), busy[0] / os.sysconf("SC_CLK_TCK"),
-                   sum(a["waited_ns"] for a in answers) / workers / took)
+                   sum(a["waited_ns"] for a in answers) / workers / took, starts_s=(max(starts) - min(starts)) / 1e9)
 
 
 def gloo_has(operation):
@@ -418,7 +427,7 @@ class Stage:
         self.net = Network(first.hosts() or self.world, args.mtu, max([t.aggregators() for t in several], default=0),
                            any(t.everywhere() for t in several), self.pins)
         if first.racks():
-            self.net.make_racks(first.racks(), args.mtu)
+            self.net.make_racks(first.racks(), args.mtu, first.spread())
         if first.hosts():
             self.net.make_hosts(self.world)
         self.udp_gro = self.net.put_together(args.udp_gro)
@@ -459,14 +468,15 @@ class Stage:
     def tree(self, job, at):
         """Add the root's job and those of the leaves."""
         options = (*self.options(), "--mode", "exact")
-        port = [labs.PORT + 1 + job + (r - ranks.start) * bool(at.hosts()) for ranks in self.net.workers_of for r in ranks]
+        port = [labs.PORT + 1 + job + r % self.net.each for r in range(at.workers)]
+        address = {r: leaf.address for leaf, workers in zip(self.net.leaves, self.net.workers_of) for r in workers}
         self.net.add_job(job, *options, "--leaves", workers=[leaf.address for leaf in self.net.leaves])
         for i, (leaf, workers) in enumerate(zip(self.net.leaves, self.net.workers_of)):
             leaf.host.run(labs.FPISA, "job", "add", job, *options, "--parent", f"{labs.ADDRESS}/{i}", "--workers",
                           ",".join(f"{self.net.addresses[r // self.net.each]}:{port[r]}" for r in workers), "--address", leaf.address,
                           *(("--fanout", "unicast") if at.hosts() else ()), "--pin", leaf.pins)
         return {"job": job, "workers": at.workers, "ports": port,
-                "addresses": [leaf.address for leaf, workers in zip(self.net.leaves, self.net.workers_of) for _ in workers]}
+                "addresses": [address[r] for r in range(at.workers)]}
 
     def several(self, job, at):
         """Add the same job at each aggregator. The ranks use one port for all aggregators, which differs from the datapath's
@@ -616,7 +626,8 @@ class Bench:
         median, (low, high) = statistics.median(seconds), quartiles(seconds)
         line = {"bench": "collective", "contender": contender.name, **at.described(),
                 "queue_bytes": self.args.queue, "loss": self.args.loss, "bytes": size, "rounds": len(rounds), "seconds": round(median, 7),
-                "seconds_quartiles": [round(low, 7), round(high, 7)], "limit_s": at.limit_s(size),
+                "seconds_quartiles": [round(low, 7), round(high, 7)],
+                "starts_s": round(statistics.median(r[contender].starts_s for r in rounds), 7), "limit_s": at.limit_s(size),
                 "ring_limit_s": at.ring_limit_s(size), "byteps_s": at.byteps_s(size),
                 "cpu_busy": round(statistics.median(r[contender].busy for r in rounds), 3),
                 "cpu_wait": round(statistics.median(r[contender].waited for r in rounds), 3),
@@ -728,7 +739,7 @@ def main():
                                  ("topologies", [re.sub(r"-\d+$", "-K", t) for t in args.topologies], TOPOLOGIES)):
         if set(given) - set(known):
             p.error(f"--{option}: '{(set(given) - set(known)).pop()}' is not one of {', '.join(known)}")
-    trees = [t.split("-")[0] for t in args.topologies if t.startswith(("racks-", "hosts-"))]
+    trees = [t.split("-")[0] for t in args.topologies if t.startswith(("racks-", "spread-", "hosts-"))]
     if trees and (len(args.topologies) > 1 or len(args.workers) > 1):
         p.error(f"--topologies: {trees[0]}-K takes one number of workers, and no other topology; run the others apart")
     if "hosts" in trees and args.workers[0] % Setting(args.topologies[0], 0, 0).hosts():

@@ -153,12 +153,15 @@ def collective(topologies, workers, size=131072, rounds=1, *more):
                            "--rounds", str(rounds), "--only", "fpisa", *more], text=True, capture_output=True, timeout=120)
 
 
-def test_racks():
-    """The uplink of a rack of two workers has half a worker's rate, which delays all bytes beyond the first bucket."""
-    p = collective("racks-2", "4")
+@pytest.mark.parametrize("topology, ring", [("racks-2", 3), ("spread-2", 6)])
+def test_racks(topology, ring):
+    """The uplink of a rack of two workers has half a worker's rate, which delays all bytes beyond the first bucket. With neighbours in
+    different racks, a ring carries each of its two workers' vectors over it."""
+    p = collective(topology, "4")
     assert p.returncode == 0, p.stderr
     line = json.loads(p.stdout)
-    assert line["topology"] == "racks-2" and line["limit_s"] == pytest.approx(131072 * 8 / 1e7)
+    assert line["topology"] == topology and line["limit_s"] == pytest.approx(131072 * 8 / 1e7)
+    assert line["ring_limit_s"] == pytest.approx(ring * 131072 * 8 / 2e7)
     assert line["seconds"] > 0.8 * (131072 - 32768) * 8 / 1e7
     p = collective("racks-2,switch", "4")
     assert p.returncode == 2 and "racks-K takes one number of workers, and no other topology" in p.stderr
@@ -172,6 +175,7 @@ def test_hosts():
     assert p.returncode == 0, p.stderr
     line = json.loads(p.stdout)
     assert line["topology"] == "hosts-2" and line["limit_s"] == pytest.approx(size * 8 / 2e7)
+    assert 0 < line["starts_s"] < line["seconds"]
     assert line["ring_limit_s"] == pytest.approx(line["limit_s"]) and line["seconds"] > 0.8 * (size - 32768) * 8 / 2e7
     assert 1 < line["sent"] < 1.1 and 1 < line["received"] < 1.1
     p = collective("hosts-2", "3")
