@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Rows of Arrow batches. batch.h documents the functions. */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "batch.h"
 #include "fpisa/query/order.h"
 #include "lib/base/error.h"
+#include "parquet.h"
 
 /* -- batches ---------------------------------------------------------------------- */
 
@@ -305,6 +307,44 @@ void batch_number(struct batch *b, uint32_t at, int number)
 		r->wide[0] = r->wide[1] = 0;
 		r->count = number ? 1 : 1 | FPISA_ROW_NO_SUM | FPISA_ROW_NO_ORDER;
 		b->null[k] = false;
+	}
+	b->next = 0;
+}
+
+/* Return 24 bits of the sum as a term. The terms have the sum's sign. */
+static float term_of(__int128 sum, int step)
+{
+	const int bits = 24;
+
+	for (int i = 0; i < step; i++)
+		sum /= 1 << bits;
+	return ldexpf((float)(int32_t)(sum % (1 << bits)), bits * step - PARQUET_SCALE);
+}
+
+void batch_group(struct batch *b, int i, int step, uint32_t form)
+{
+	struct ArrowArray *const *columns = b->rows.children + i;
+	const struct ArrowArray *count = columns[PARQUET_COUNT], *sum = columns[PARQUET_SUM],
+				*end = columns[step == BATCH_TERMS + 1 ? PARQUET_MOST : PARQUET_LEAST];
+
+	for (int k = 0; k < b->n; k++) {
+		const int64_t n = ((const int64_t *)count->buffers[1])[count->offset + b->at + k];
+		const bool one = n == 1, is_term = step < BATCH_TERMS && !one;
+		float value = ((const float *)end->buffers[1])[end->offset + b->at + k];
+		struct fpisa_row *r = &b->row[k];
+		__int128 whole;
+
+		if (is_term) {
+			memcpy(&whole, (const char *)sum->buffers[1] + 16 * (sum->offset + b->at + k), sizeof(whole));
+			value = term_of(whole, step);
+		}
+		memcpy(&r->value, &value, sizeof(value));
+		r->wide[0] = r->wide[1] = 0;
+		r->count = one ? 0 : is_term ? FPISA_ROW_NO_ORDER : FPISA_ROW_NO_SUM;
+		r->count |= step ? 0 : (uint32_t)n;
+		b->null[k] = step && (one || (is_term && value == 0));
+		if (form != FPISA_FORM_REAL)
+			fpisa_row_widen(r);
 	}
 	b->next = 0;
 }

@@ -60,6 +60,15 @@ void batch_number(struct batch *b, uint32_t at, int number);
 /* Set the values of the slice, in this form, an enum fpisa_value_form. Return 0, or -EINVAL with the message set. */
 int batch_value(struct batch *b, int i, const struct fpisa_column *c, uint32_t form, const char *name);
 
+/* number of rows of a group: terms of its sum, its smallest and its largest value */
+#define BATCH_TERMS 4
+#define BATCH_STEPS (BATCH_TERMS + 2)
+
+/*
+ * Let the rows of the slice be those of step `step` for their groups, whose columns begin at column `i`. Rows of the first step also have the counts. null[] marks rows that are not necessary.
+ */
+void batch_group(struct batch *b, int i, int step, uint32_t form);
+
 /* Let the rows of the slice only count. Rows whose column `i` is NULL do not count. */
 void batch_count(struct batch *b, int i);
 

@@ -8,21 +8,55 @@
 #include "lib/base/error.h"
 #include "pages.h"
 
+/* A statement for groups takes about 5 ms more to prepare, and 35 ns less for each row. */
+#define GROUPS_LEAST 32768
 #define WAIT_MS 1 /* time to wait for a batch in one turn */
 
 /* -- the statement ------------------------------------------------------------------ */
+
+/* Set the types of the statement's columns. */
+static struct scan_columns set_types(struct columnar *b)
+{
+	static const struct fpisa_column text = {.type = FPISA_COLUMN_TEXT},
+					 group[] = {[PARQUET_COUNT] = {.type = FPISA_COLUMN_INT64},
+						    [PARQUET_SUM] = {.type = FPISA_COLUMN_DECIMAL, .precision = 38},
+						    [PARQUET_LEAST] = {.type = FPISA_COLUMN_REAL},
+						    [PARQUET_MOST] = {.type = FPISA_COLUMN_REAL}};
+	const int n = b->grouped ? b->n_keys : b->n;
+
+	for (int i = 0; i < n; i++)
+		b->type[i] = b->as_text			      ? &text :
+			     b->want.column[i] == PARQUET_ONE ? &fpisa_column_rows :
+								&b->table->schema.column[b->want.column[i]];
+	for (int i = 0; b->grouped && i < PARQUET_GROUP; i++)
+		b->type[n + i] = &group[i];
+	return (struct scan_columns){b->type, b->grouped ? n + PARQUET_GROUP : n, b->place};
+}
+
+/* Read rows instead of groups. This is an again() of struct scan_statement. */
+static bool read_rows(void *columnar)
+{
+	struct columnar *b = columnar;
+	bool grouped = b->want.grouped;
+
+	b->want.grouped = false;
+	return grouped;
+}
 
 /*
  * Write the statement. First read the rows of another database, or compare the pages that the statement reads with their
  * checksums. This is a write() of struct scan_statement.
  */
-static char *write_statement(void *columnar)
+static char *write_statement(void *columnar, struct scan_columns *columns)
 {
 	struct columnar *b = columnar;
 	struct partition *t = b->table;
 	char *sql = NULL;
 	int err = parquet_load(&t->parquet, &t->schema, t->used, b->want.where);
 
+	b->want.grouped &= t->parquet.rows >= GROUPS_LEAST;
+	b->grouped = b->want.grouped;
+	*columns = set_types(b);
 	if (!err)
 		sql = parquet_statement(&t->parquet, &t->schema, &b->want, t->file);
 	for (int i = 0; sql && !err && i < t->parquet.n_chosen; i++)
@@ -36,19 +70,13 @@ static char *write_statement(void *columnar)
 /* Run the statement that reads the wanted columns. */
 static int begin(struct columnar *b, struct parquet_wanted want)
 {
-	static const struct fpisa_column text = {.type = FPISA_COLUMN_TEXT};
 	struct partition *t = b->table;
 
 	want.place = b->place;
 	want.as_text = b->as_text;
 	want.n = b->n;
 	b->want = want;
-	for (int i = 0; i < b->n; i++)
-		b->type[i] = b->as_text			   ? &text :
-			     want.column[i] == PARQUET_ONE ? &fpisa_column_rows :
-							     &t->schema.column[want.column[i]];
-	return scan_begin(&b->scan, &t->parquet.engine, (struct scan_statement){write_statement, b}, t->file,
-			  (struct scan_columns){b->type, b->n, b->place});
+	return scan_begin(&b->scan, &t->parquet.engine, (struct scan_statement){write_statement, read_rows, b}, t->file);
 }
 
 /* End the previous reading. */
@@ -80,7 +108,12 @@ int columnar_begin(struct columnar *b, struct partition *table, const struct col
 	}
 	/* A statement has at least one column. */
 	b->place = rows.kind != FPISA_QUERY_TABLE || !b->n;
-	return begin(b, (struct parquet_wanted){.column = b->column, .filter = b->filter, .where = where});
+	return begin(b, (struct parquet_wanted){.column = b->column,
+						.filter = b->filter,
+						.where = where,
+						.limit = rows.limit,
+						.ascending = rows.ascending,
+						.grouped = rows.grouped});
 }
 
 static int begin_records(struct columnar *b, struct partition *table, const struct columns *c,
@@ -157,17 +190,24 @@ static int fill_value(struct columnar *b)
 	int i = b->n - b->values_left--;
 	struct fpisa_column is = *b->type[i];
 
-	b->distinct = false;
+	b->skips_null = false;
 	if (fpisa_column_is_rows(&is)) {
 		batch_count(&b->batch, b->place + i);
 		return 0;
 	}
 	/* The statement gives NULL for rows that do not meet the value's conditions. */
 	is.not_null &= !b->columns->filter[i - b->n_keys];
-	b->distinct = b->columns->distinct[i - b->n_keys];
-	if (b->distinct)
+	b->skips_null = b->columns->distinct[i - b->n_keys];
+	if (b->skips_null)
 		return fill_distinct(b, i, &is);
 	return batch_value(&b->batch, b->place + i, &is, b->form, b->table->file);
+}
+
+/* Fill in the next rows of the slice's groups. */
+static void fill_groups(struct columnar *b)
+{
+	b->skips_null = true;
+	batch_group(&b->batch, b->n_keys, BATCH_STEPS - b->values_left--, b->form);
 }
 
 /* Fill the next slice of the batch. Return 1, 0 at the end of the batch, or -errno. */
@@ -178,15 +218,17 @@ static int fill(struct columnar *b)
 
 	if (!batch_slice(&b->batch))
 		return 0;
-	b->distinct = false;
+	b->skips_null = false;
 	if (b->place)
 		batch_places(&b->batch, 0);
 	for (int i = 0; !err && i < b->n_keys; i++)
 		err = batch_key(&b->batch, first + i, b->type[i], b->most - b->columns->numbered, b->join, name, &row);
 	if (err == -ENOSPC)
 		return no_room(b, COLUMNS_NONE, row);
-	b->values_left = b->n - b->n_keys;
-	if (!err && b->columns->numbered)
+	b->values_left = b->grouped ? BATCH_STEPS : b->n - b->n_keys;
+	if (!err && b->grouped)
+		fill_groups(b);
+	else if (!err && b->columns->numbered)
 		batch_number(&b->batch, b->most - 1, 0);
 	else if (!err && b->values_left)
 		err = fill_value(b);
@@ -198,6 +240,10 @@ static int fill_next(struct columnar *b)
 {
 	if (!b->values_left)
 		return fill(b);
+	if (b->grouped) {
+		fill_groups(b);
+		return 1;
+	}
 	batch_number(&b->batch, b->most - 1, b->n - b->n_keys - b->values_left + 1);
 	return fill_value(b) ?: 1;
 }
@@ -209,7 +255,7 @@ int columnar_rows(struct columnar *b)
 
 	for (;;) {
 		/* A NULL among distinct values has no row. */
-		while (b->distinct && batch->next < batch->n && batch->null[batch->next])
+		while (b->skips_null && batch->next < batch->n && batch->null[batch->next])
 			batch->next++;
 		if (columnar_ready(b))
 			return 1;

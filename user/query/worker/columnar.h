@@ -18,13 +18,14 @@ struct columnar {
 	uint32_t most;	 /* maximum size in bytes of the key */
 	uint32_t form;	 /* enum fpisa_value_form of the values */
 	int values_left; /* how many of several values of the slice's rows follow */
-	bool distinct;	 /* the slice's rows have values whose distinct values are counted */
+	bool skips_null; /* a row of the slice whose value is NULL is not a row of the query */
+	bool grouped;	 /* the statement's rows are groups */
 	bool join, place, as_text;
 	struct parquet_wanted want; /* the statement, whose columns and conditions of values follow */
 	int column[2 * FPISA_COLUMNS_MOST];
 	const struct where *filter[2 * FPISA_COLUMNS_MOST];
 	/* types of the statement's columns, without the place */
-	const struct fpisa_column *type[2 * FPISA_COLUMNS_MOST];
+	const struct fpisa_column *type[2 * FPISA_COLUMNS_MOST + PARQUET_GROUP];
 	int n;
 	struct scan *scan;
 	struct batch batch;
@@ -32,9 +33,12 @@ struct columnar {
 
 /* The contents of rows in frames. */
 struct columnar_rows {
-	int kind;      /* enum fpisa_job_kind; rows of queries other than tables also have a place */
-	uint32_t most; /* bytes of the key or of the join key */
-	uint32_t form; /* enum fpisa_value_form of the values */
+	int kind;	/* enum fpisa_job_kind; rows of queries other than tables also have a place */
+	uint32_t most;	/* bytes of the key or of the join key */
+	uint32_t form;	/* enum fpisa_value_form of the values */
+	uint64_t limit; /* only the first rows by the value, or 0 for all rows */
+	bool ascending;
+	bool grouped; /* the engine may add rows by key */
 };
 
 /*
@@ -62,7 +66,7 @@ int columnar_rows(struct columnar *b);
 /* Return whether a row is ready, without reading. */
 static inline bool columnar_ready(const struct columnar *b)
 {
-	return b->batch.next < b->batch.n && !(b->distinct && b->batch.null[b->batch.next]);
+	return b->batch.next < b->batch.n && !(b->skips_null && b->batch.null[b->batch.next]);
 }
 
 /*

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fpisa-query.h"
+#include "fpisa/query/query.h"
 #include "lib/base/error.h"
 #include "lib/base/locale.h"
 #include "parquet.h"
@@ -750,6 +751,28 @@ static void put_from(FILE *f, const struct parquet *q, const struct schema *sche
 		place_of(q));
 }
 
+/*
+ * Write the statement for groups up to FROM. The value times 2^PARQUET_SCALE is an integer of at most 63 bits, or the row
+ * makes the statement fail. The sum of these integers is exact. A NULL also makes the statement fail.
+ */
+static void put_groups(FILE *f, const struct parquet *q, const struct schema *schema, const struct parquet_wanted *want)
+{
+	fputs("SELECT ", f);
+	for (int i = 0; i < want->n - 1; i++)
+		fprintf(f, "k%d, ", i);
+	fprintf(f,
+		"CASE WHEN bool_and(CAST(v AS BIGINT) = v) AND count(x) = count(*) AND count(*) < %u THEN count(*) ELSE "
+		"CAST(error('a sum is not exact') AS BIGINT) END, sum(CAST(v AS BIGINT)), min(x), max(x) FROM (SELECT *, "
+		"CAST(x AS DOUBLE) * CAST('%.17g' AS DOUBLE) AS v FROM (SELECT ",
+		FPISA_ROW_COUNT, ldexp(1, PARQUET_SCALE));
+	for (int i = 0; i < want->n - 1; i++) {
+		put_column(f, q, schema, want->column[i]);
+		fprintf(f, " AS k%d, ", i);
+	}
+	put_column(f, q, schema, want->column[want->n - 1]);
+	fputs(" AS x", f);
+}
+
 static char *write_statement(const struct parquet *q, const struct schema *schema, const struct parquet_wanted *want,
 			     const int *chosen, int n)
 {
@@ -759,9 +782,11 @@ static char *write_statement(const struct parquet *q, const struct schema *schem
 	FILE *f = open_memstream(&text, &size);
 
 	if (f) {
-		fputs("SELECT ", f);
-		fputs(want->place ? place_of(q) : "", f);
-		for (int i = 0; i < want->n; i++) {
+		if (want->grouped)
+			put_groups(f, q, schema, want);
+		else
+			fprintf(f, "SELECT %s", want->place ? place_of(q) : "");
+		for (int i = 0; !want->grouped && i < want->n; i++) {
 			fputs(i || want->place ? ", " : "", f);
 			put_wanted(f, q, schema, want, i);
 		}
@@ -770,6 +795,12 @@ static char *write_statement(const struct parquet *q, const struct schema *schem
 			fputs(" WHERE ", f);
 			put_terms(f, q, schema, want->where, 0);
 		}
+		fputs(want->grouped ? "))" : "", f);
+		for (int i = 0; want->grouped && i < want->n - 1; i++)
+			fprintf(f, "%sk%d", i ? ", " : " GROUP BY ", i);
+		if (want->limit)
+			fprintf(f, " ORDER BY 2 %s NULLS FIRST LIMIT %llu", want->ascending ? "ASC" : "DESC",
+				(unsigned long long)want->limit);
 	}
 	fpisa_locale_leave(before);
 	return text_of(f, &text);

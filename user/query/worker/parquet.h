@@ -70,9 +70,26 @@ struct parquet_wanted {
 	/* for each column, conditions of the rows whose value is not replaced by NULL, or NULL; NULL means no conditions */
 	const struct where *const *filter;
 	const struct where *where; /* conditions on the rows; NULL means all rows */
-	const uint64_t *places;	   /* read only the rows at these places, in this order; NULL means all rows */
+	uint64_t limit;		   /* the first rows by the only column, or 0 for all rows; NULLs come first */
+	bool ascending;
+	bool grouped;		/* groups of the rows by all columns but the last, which is a real */
+	const uint64_t *places; /* read only the rows at these places, in this order; NULL means all rows */
 	size_t n_places;
 };
+
+/*
+ * A statement for groups has these columns after those of the key. It fails if a row's real times 2^PARQUET_SCALE is not an
+ * integer of at most 63 bits: reals from 2^-15 to 2^24 have such integers, with all of their digits.
+ */
+enum parquet_group {
+	PARQUET_COUNT, /* int64 */
+	PARQUET_SUM,   /* decimal(38), the exact sum times 2^PARQUET_SCALE */
+	PARQUET_LEAST, /* real */
+	PARQUET_MOST,
+	PARQUET_GROUP,
+};
+
+#define PARQUET_SCALE 38
 
 /*
  * Write the statement to memory, which the caller frees with free(). If directories decide part of the conditions, ask

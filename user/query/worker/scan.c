@@ -36,31 +36,35 @@ static bool stopped(struct scan *s)
 	return is;
 }
 
-static int check_types(const struct scan *s, struct ArrowArrayStream *rows)
+static int check_types(const struct scan *s, const struct scan_columns *columns, struct ArrowArrayStream *rows)
 {
 	struct ArrowSchema given = {0};
 	int err;
 
 	if (rows->get_schema(rows, &given))
 		return engine_said(s->table, rows->get_last_error(rows));
-	err = batch_accepts(&given, s->columns.type, s->columns.n, s->columns.place, s->table);
+	err = batch_accepts(&given, columns->type, columns->n, columns->place, s->table);
 	given.release(&given);
 	return err;
 }
 
-static int take_all(struct scan *s)
+/* Set *some if there was a batch. */
+static int take_all(struct scan *s, bool *some)
 {
+	struct scan_columns columns;
 	struct ArrowArrayStream rows;
 	struct ArrowArray batch;
-	char *sql = s->statement.write(s->statement.arg);
+	char *sql = s->statement.write(s->statement.arg, &columns);
 	int more = 0, err = sql ? engine_run(s->engine, sql, &rows, s->table) : -EINVAL;
 
 	free(sql);
 	if (err)
 		return err;
-	err = check_types(s, &rows);
-	while (!err && !stopped(s) && (more = engine_next(&rows, &batch, s->table)) > 0)
+	err = check_types(s, &columns, &rows);
+	while (!err && !stopped(s) && (more = engine_next(&rows, &batch, s->table)) > 0) {
 		put(s, &batch);
+		*some = true;
+	}
 	rows.release(&rows);
 	return err ?: more < 0 ? more : 0;
 }
@@ -68,7 +72,12 @@ static int take_all(struct scan *s)
 static void *run(void *arg)
 {
 	struct scan *s = arg;
-	int err = take_all(s);
+	bool some = false;
+	int err;
+
+	do
+		err = take_all(s, &some);
+	while (err && !some && s->statement.again(s->statement.arg));
 
 	pthread_mutex_lock(&s->lock);
 	s->error = err;
@@ -82,15 +91,14 @@ static void *run(void *arg)
 
 /* -- the caller ------------------------------------------------------------------------ */
 
-int scan_begin(struct scan **out, struct engine *engine, struct scan_statement statement, const char *table,
-	       struct scan_columns columns)
+int scan_begin(struct scan **out, struct engine *engine, struct scan_statement statement, const char *table)
 {
 	struct scan *s = calloc(1, sizeof(*s));
 	pthread_condattr_t monotonic;
 	int err = s ? 0 : ENOMEM;
 
 	if (s) {
-		*s = (struct scan){.engine = engine, .statement = statement, .table = table, .columns = columns};
+		*s = (struct scan){.engine = engine, .statement = statement, .table = table};
 		pthread_mutex_init(&s->lock, NULL);
 		pthread_condattr_init(&monotonic);
 		pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

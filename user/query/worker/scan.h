@@ -27,16 +27,20 @@ struct scan_columns {
 	bool place;
 };
 
-/* Returns the statement, which the scan frees, or NULL with the message set. The thread calls it. */
+/*
+ * The thread calls these functions. write() returns the statement, which the scan frees, or NULL with the message set, and
+ * sets the columns that the result must have. If there is an error before the first batch, again() returns whether to
+ * write another statement.
+ */
 struct scan_statement {
-	char *(*write)(void *arg);
+	char *(*write)(void *arg, struct scan_columns *columns);
+	bool (*again)(void *arg);
 	void *arg;
 };
 
 struct scan {
 	struct engine *engine;
 	const char *table;
-	struct scan_columns columns;
 	struct scan_statement statement;
 	pthread_t thread;
 	pthread_mutex_t lock;
@@ -51,11 +55,10 @@ struct scan {
 };
 
 /*
- * Begin to write the statement, and then to run it. Nothing else may use the engine until scan_end(). The result must have
- * the given columns. Return 0, or -errno with the message set.
+ * Begin to write the statement, and then to run it. Nothing else may use the engine until scan_end(). Return 0,
+ * or -errno with the message set.
  */
-int scan_begin(struct scan **s, struct engine *engine, struct scan_statement statement, const char *table,
-	       struct scan_columns columns);
+int scan_begin(struct scan **s, struct engine *engine, struct scan_statement statement, const char *table);
 
 /* Wait up to `wait_ms` for the next batch. Return 1, 0 at the end, SCAN_LATER, or -errno with the message set. */
 int scan_next(struct scan *s, struct ArrowArray *batch, int wait_ms);

@@ -92,6 +92,10 @@ static bool is_columnar(const struct source *s)
 
 static int begin_columnar(struct source *s)
 {
+	/* The engine does not report NULLs that it leaves out. */
+	const bool one = s->columns.n_values == 1 && !s->columns.numbered && columns_value(&s->columns, 0)->not_null,
+		   first = s->reduces && s->want.kind == FPISA_QUERY_TOPN && one;
+
 	if (s->want.kind == FPISA_QUERY_SCAN)
 		return columnar_begin_records(&s->columnar, &s->table, &s->columns, &s->where);
 	return columnar_begin(&s->columnar, &s->table, &s->columns, &s->where,
@@ -99,6 +103,10 @@ static int begin_columnar(struct source *s)
 				      .kind = s->want.kind,
 				      .most = s->want.kind == FPISA_QUERY_JOIN ? s->filter_bytes : s->key_bytes,
 				      .form = s->form,
+				      .limit = first ? s->want.limit : 0,
+				      .ascending = s->want.ascending,
+				      .grouped = s->reduces && !s->adapts && s->want.kind == FPISA_QUERY_TABLE && one &&
+						 columns_value(&s->columns, 0)->type == FPISA_COLUMN_REAL,
 			      });
 }
 
