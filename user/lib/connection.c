@@ -325,12 +325,14 @@ static int let_go(struct fpisa_connection *c, struct fpisa_link *l, int failed)
 	const uint64_t now = fpisa_now();
 	int rc;
 
-	if (!c->channel || !l->greeted)
+	if (!c->channel)
 		return (failed && l->last_call) || !fpisa_link_wants(l);
 	if (!l->leave_ns)
 		l->leave_ns = now + (fpisa_link_is_joined(l) ? LAST_WORD_MS : GIVEN_UP_MS) * MS;
-	if (!c->heard || now >= l->leave_ns)
+	if (now >= l->leave_ns || (l->greeted ? !c->heard : !fpisa_link_wants(l)))
 		return 1;
+	if (!l->greeted)
+		return 0;
 	rc = l->leave_sent ? 0 : fpisa_link_leave(l);
 	if (rc)
 		return rc != -ENOBUFS;
