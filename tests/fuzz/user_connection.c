@@ -98,7 +98,7 @@ static int has_reason(const struct group *g)
 	const struct fpisa_link *l = g->link;
 	const unsigned int ends = 1u << FPISA_MANAGER_GONE | 1u << FPISA_MANAGER_LEFT | 1u << FPISA_MANAGER_REFUSED;
 
-	if (l->error == -ETIMEDOUT && is_over(s.heard_ns, FPISA_MANAGER_SILENCE_MS - LAST_WORD_MS))
+	if (l->error == -ETIMEDOUT && is_over(s.heard_ns, FPISA_MANAGER_SILENCE_MS))
 		return 1;
 	if (g->told & ends || g->own_failure || (l->error == s.broke && (s.broke == -EPROTO || s.broke == -EACCES)))
 		return 1;
@@ -686,6 +686,7 @@ int __wrap_fpisa_channel_work(struct fpisa_channel *c, struct fpisa_manager_mess
 	int rc;
 
 	check_message();
+	check_groups();
 	rc = __real_fpisa_channel_work(c, m);
 	if (rc > 0)
 		note_message(m);
