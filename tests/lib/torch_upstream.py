@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Run PyTorch's own tests of torch.distributed with a backend. test_torch_upstream.py starts this program.
 
-    BACKEND=NAME WORLD_SIZE=N torch_upstream.py cpu|mapped [TEST...]
+    BACKEND=NAME WORLD_SIZE=N [BROADCAST=fpisa] torch_upstream.py cpu|mapped [TEST...]
 
 Print a JSON list for each test: its name, "passed", "skipped" or "failed", and the reason. Without names, run all tests. "mapped" also runs
 the tests that need GPUs: each device of a GPU is the CPU.
@@ -20,7 +20,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.testing._internal import common_distributed
 
-import fpisa.torch  # noqa: F401
+import fpisa.torch
 
 SOURCE = os.path.join(os.path.dirname(common_distributed.__file__), "distributed", "distributed_test.py")
 # The tests' conditions for Gloo also apply to fpisa.
@@ -146,6 +146,7 @@ class Results(unittest.TestResult):
 def main():
     mapped, tests = sys.argv[1] == "mapped", sys.argv[2:]
     torch.set_num_threads(1)
+    fpisa.torch.configure(broadcast=os.environ.get("BROADCAST", "gloo"))
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # output of the tests
     cls = test_class(upstream(), mapped)

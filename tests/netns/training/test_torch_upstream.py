@@ -15,19 +15,21 @@ TEST_S, RUN_S = 200 * SLOW, 3600 * SLOW
 LEAST = 187  # tests that pass with Gloo
 pytestmark = [pytest.mark.long, pytest.mark.skipif(not FOLDER, reason="a part of torch-long: FPISA_TORCH is not set")]
 
-# The tests that pass with Gloo and fail with fpisa, each with the reason.
+BROADCASTS = "test_ddp_profiling_torch_profiler"
+# The tests that pass with Gloo and fail with fpisa, each with the reason. BROADCASTS passes with the option broadcast="fpisa".
 KNOWN = {
     "test_ddp_logging_data_cpu": "PyTorch names each backend that it does not contain 'custom' in the log of DistributedDataParallel",
-    "test_ddp_profiling_torch_profiler": "the profiler's event of a broadcast has Gloo's name, because Gloo performs it",
+    BROADCASTS: "the profiler's event of a broadcast has Gloo's name, because Gloo performs it",
 }
 # Each part has its devices, the number of ranks, and words of the reason for which earlier parts skip its tests.
 PARTS = [("cpu", 4, ""), ("mapped", 4, "accelerator"), ("mapped", 8, "small world size")]
 
 
 class Upstream(Training):
-    def run(self, backend, devices, size, tests):
+    def run(self, backend, devices, size, tests, **options):
         """Run tests with all ranks on one worker. Return the result and the reason of each."""
-        env = {**self.environment(0), "BACKEND": backend, "WORLD_SIZE": str(size), "DISTRIBUTED_TESTS_DEFAULT_TIMEOUT": str(int(TEST_S))}
+        env = {**self.environment(0), "BACKEND": backend, "WORLD_SIZE": str(size), **options,
+               "DISTRIBUTED_TESTS_DEFAULT_TIMEOUT": str(int(TEST_S))}
         process = self.net.worker[0].spawn(self.python, "-B", UPSTREAM, devices, *tests, env=env)
         out, err = process.communicate(timeout=RUN_S)
         assert process.returncode == 0, err[-3000:]
@@ -55,6 +57,9 @@ def test_suite(lab, tmp_path):
         print(f"table: {devices}, {size} ranks: {len(passed) - len(ours)} of {len(passed)} tests that pass with Gloo", flush=True)
         failed.update(ours)
         wanted += len(passed)
+        if BROADCASTS in ours:
+            with_option = t.run("fpisa", devices, size, [BROADCASTS], BROADCAST="fpisa")[BROADCASTS]
+            assert with_option == ("passed", ""), with_option
     t.close()
     for test, why in failed.items():
         print(f"table: fails with fpisa: {test}: {KNOWN.get(test, why)}")
