@@ -374,6 +374,20 @@ def test_a_manager_that_stood_still(site):
     assert len(site.net.registered()) == OTHERS
 
 
+def test_a_manager_that_is_silent(site):
+    """If a manager whose host answers says nothing for 6 s, an agent connects again, and registers when the manager continues."""
+    agent, began = site.register(0), time.monotonic()
+    site.manager.send_signal(signal.SIGSTOP)
+    try:
+        wait_until("the end of the registration", lambda: "not registered" in site.net.at(0, "status"), 30)
+        assert time.monotonic() - began > 5
+    finally:
+        site.manager.send_signal(signal.SIGCONT)
+    assert agent.stdout.readline().startswith("aggregator ")
+    assert len(site.net.registered()) == 1
+    assert agent.stderr.readline().endswith("no answer; fpisa serve keeps trying\n")
+
+
 @pytest.mark.long
 def test_a_manager_that_stood_still_for_long(site):
     """After a stop longer than all limits of manager and agents, some agents must reconnect as after a restart, and others get no
