@@ -298,8 +298,10 @@ static void hear_out(struct fpisa_connection *c, uint64_t until)
 	struct fpisa_manager_message m;
 	struct pollfd p = {.fd = c->fd};
 	uint64_t now;
+	int rc;
 
-	while ((now = fpisa_now()) < until && fpisa_channel_work(c->channel, &m) >= 0) {
+	while ((now = fpisa_now()) < until && (rc = fpisa_channel_work(c->channel, &m)) >= 0) {
+		c->heard_ns = rc ? now : c->heard_ns;
 		p.events = fpisa_channel_events(c->channel);
 		poll(&p, 1, (int)((until - now) / MS) + 1);
 	}
