@@ -497,9 +497,9 @@ MAN := $(B)/man/fpisa.8 $(B)/man/fpisa-wire.7 $(B)/man/libfpisa.3 $(B)/man/libfp
 test-build: all man python $(UNIT) $(PROG) $(FUZZ) $(B)/bench/endian $(B)/bench/gather $(B)/bench/query $(B)/bench/contenders $(B)/bench/libquantise.so $(TSAN) $(TSAN_LIB) old-compiler \
 	$(if $(PG_HEADERS),postgres) $(if $(TORCH_HEADERS),torch) $(if $(MPIS),mpi)
 
-# Run the tests of what is built; SUITES="unit prog" picks some.
-check: test-build
-	$(Q)tests/run $(B) $(SUITES)
+# Run the tests of what is built; SUITES="unit prog" picks some. `make test` sets TORCH_TESTED.
+check: test-build $(if $(TORCH_TESTED),torch-tested)
+	$(Q)$(if $(TORCH_TESTED),FPISA_TORCH=$(abspath $(B)/torch-$(TORCH_TESTED))) tests/run $(B) $(SUITES)
 
 # Tests that are too long for `make test`: bits at length, the other combinations of netns, all kernels.
 test-long: PACKAGES += $(VM_PACKAGES) $(ARM_PACKAGES) $(PG_PACKAGES) $(TORCH_PACKAGES) $(MPI_PACKAGES) $(MPI_PROGRAMS) $(DOORS_PACKAGES) $(IMAGE_PACKAGES)
@@ -515,7 +515,7 @@ test: PACKAGES += $(if $(filter vm,$(or $(SUITES),vm)),$(VM_PACKAGES)) \
 	$(if $(filter python training netns package,$(or $(SUITES),netns)),$(TORCH_PACKAGES)) \
 	$(if $(filter mpi package,$(or $(SUITES),mpi)),$(MPI_PACKAGES))
 test: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(SUITES)"
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(SUITES)" $(if $(filter netns,$(or $(SUITES),netns)),TORCH_TESTED=$(TORCH_NEWEST))
 
 demo: PACKAGES := $(BUILD_PACKAGES)
 demo: deps

@@ -17,8 +17,15 @@ TORCH_SRC := $(addprefix $(TORCH_DIR)/,backend.cpp group.hpp report.hpp staging.
 TORCH_PACKAGE := $(patsubst $(PY_DIR)/%,$(TORCH_OUT)/fpisa/%,$(wildcard $(PY_DIR)/*.py) $(PY_DIR)/py.typed) \
 	$(TORCH_OUT)/fpisa/torch/__init__.py
 
-.PHONY: torch
+.PHONY: torch torch-tested
 torch: $(TORCH_OUT)/built $(TORCH_PACKAGE)
+
+# The version that `make test` installs and builds for. Its tests are skipped if it cannot be installed.
+TORCH_NEWEST := 2.15.0
+torch-tested: | $(B)/libfpisa.so
+	$(Q)if $(MAKE) -s $(B)/torch-$(TORCH_TESTED)/env/usable; then \
+		$(MAKE) --no-print-directory TORCH=$(TORCH_TESTED) torch; \
+	else echo "make test: skip the tests with PyTorch $(TORCH_TESTED), which cannot be installed"; fi
 
 $(B)/torch-%/env/usable: tests/torch/environment.py tests/torch/without_cuda.py
 	$(call say,PIP,torch==$*)

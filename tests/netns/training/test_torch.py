@@ -10,7 +10,7 @@ import pytest
 from lab import BUILD, HERE, TOP, once_within
 from training import Training, kill_rank_1, outputs
 
-# Another directory may come from `make torch TORCH=VERSION`. Its env/ has that version (tests/torch/test_versions.py).
+# `make test` names the folder of `make torch TORCH=VERSION`. Its env/ has that version.
 PACKAGE = os.environ.get("FPISA_TORCH", os.path.join(BUILD, "torch"))
 PYTHON = next(filter(os.path.exists, [os.path.join(PACKAGE, "env", "bin", "python")]), sys.executable)
 EXAMPLE = os.path.join(TOP, "adapters", "torch", "examples", "ddp.py")
@@ -18,8 +18,9 @@ SWEEP = os.path.join(HERE, "torch_sweep.py")
 PAGE = os.path.join(TOP, "doc", "torch.md")
 
 pytestmark = pytest.mark.skipif(not os.path.exists(os.path.join(PACKAGE, "built")),
-                                reason="build/torch is not there: python3-torch, libtorch-dev or pybind11-dev is not "
-                                       "installed; make test installs them")
+                                reason=f"{os.path.relpath(PACKAGE, TOP)} is not there: pip could not install this PyTorch; is PyPI reachable?" if "FPISA_TORCH" in os.environ else
+                                "build/torch is not there: python3-torch, libtorch-dev or pybind11-dev is not installed; "
+                                "make test-long installs them")
 
 
 @pytest.fixture
