@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Test a tree with two roots over real XDP. Each leaf has a job for each root, and the ranks spread the chunks over the jobs of their leaf. The
+"""Test a tree with several roots over real XDP. Each leaf has a job for each root, and the ranks spread the chunks over the jobs of their leaf. The
 sums have the bits of a single aggregator's sum, also under loss, after a restart of a root, and without a removed rank."""
 import random
 
@@ -11,6 +11,7 @@ from test_tree import COUNT, JOB, LEAVES, LONG, RANKS, Tree, check
 OTHER = 9  # the job of the second root
 PINS = "/run/trees"  # as in test_tree.py
 PLACES = LEAVES + 2
+TWO = (0, 1, JOB), (LEAVES + 1, 90, OTHER)  # the place, the number of the host, and the job of each root
 TIMED = 1 << 20
 pytestmark = [pytest.mark.together, pytest.mark.families(spread=True)]
 
@@ -28,10 +29,10 @@ class Roots(Tree):
         host = self.other if i > LEAVES else self.leaf[i - 1] if i else self.root
         return host.run(FPISA, *argv, "--pin", f"{PINS}/{i}")
 
-    def add_jobs(self, *options):
-        """Add the jobs of both roots with these options."""
+    def add_jobs(self, *options, roots=TWO):
+        """Add the jobs of these roots with these options."""
         leaves = ",".join(self.at(2 + leaf) for leaf in range(LEAVES))
-        for place, number, job in ((0, 1, JOB), (LEAVES + 1, 90, OTHER)):
+        for place, number, job in roots:
             self.fpisa_at(place, "job", "add", job, "--leaves", "--workers", leaves, "--address", self.at(number), "--mode", "exact", *self.tagged(), *options)
             for leaf in range(LEAVES):
                 ranks = ",".join(endpoint(self.at(10 + RANKS * leaf + r), 18000) for r in range(RANKS))
@@ -41,19 +42,19 @@ class Roots(Tree):
     def tagged(self):
         return ("--token", f"{self.token['token']:x}") if self.token else ()
 
-    def delete_jobs(self):
-        for place in range(PLACES):
-            for job in (JOB, OTHER) if 0 < place <= LEAVES else (JOB if not place else OTHER,):
+    def delete_jobs(self, roots=TWO):
+        for root, _, job in roots:
+            for place in root, *range(1, LEAVES + 1):
                 self.fpisa_at(place, "job", "del", job)
 
-    def results(self):
+    def results(self, roots=TWO):
         """Return the rounds that each root has completed."""
-        return [self.counters(job, f"{PINS}/{place}")["v_result"] for place, job in ((0, JOB), (LEAVES + 1, OTHER))]
+        return [self.counters(job, f"{PINS}/{place}")["v_result"] for place, _, job in roots]
 
-    def begin_rank(self, rank, seed, *more, count=COUNT, kind="random", weights=(1, 1), **options):
+    def begin_rank(self, rank, seed, *more, count=COUNT, kind="random", weights=(1, 1), roots=TWO, **options):
         """Start a rank whose chunks have these weights, or, without weights, all go to the first root."""
         leaf = self.at(2 + rank // RANKS)
-        shares = f"{leaf}*{weights[0]},{leaf}/{OTHER}*{weights[1]}" if weights else leaf
+        shares = ",".join(f"{leaf}/{job}*{weight}" for (_, _, job), weight in zip(roots, weights)) if weights else leaf
         step = {"count": count, "kind": kind, "seed": seed + rank // RANKS}
         return self.start(rank, JOB, step, *more, address=shares, **self.token, **options)
 
@@ -94,6 +95,19 @@ def test_sum(jobs, loss):
     for place in range(1, LEAVES + 1):
         assert [jobs.counters(job, f"{PINS}/{place}")["v_up"] for job in (JOB, OTHER)] == jobs.results()
     assert all(a["bad"] == 0 for a in answers), answers
+
+
+@pytest.mark.parametrize("number", (4, 16))
+def test_many_roots(net, number):
+    """A job with up to 16 roots has the bits of a single aggregator's sum, also under loss. The roots are jobs on two hosts."""
+    seed = draw_seed()
+    rng = random.Random(seed)
+    roots = [(*TWO[i % 2][:2], 20 + i) for i in range(number)]
+    weights = [rng.randint(1, 3) for _ in roots]
+    net.add_jobs("--window", 8, roots=roots)
+    check(net.begin(seed, loss=0.02, weights=weights, roots=roots), seed)
+    check_shares(net.results(roots), weights, COUNT)
+    net.delete_jobs(roots)
 
 
 @pytest.mark.alone
