@@ -9,7 +9,7 @@ import pytest
 
 import adbc
 import parquet
-from foreign import FPISA, Workers
+from foreign import FPISA, Workers, server_sql
 from postgres import TOP
 
 SCHEMA = """i int32
@@ -133,6 +133,25 @@ def test_errors(server, shop):
         assert f": {table}: " in said and says in said and said.count("\n") == 1, said
     nowhere = shop("t", database="nowhere")("t")
     assert 't: [libpq] Failed to connect: ' in nowhere and 'database "nowhere" does not exist' in nowhere, nowhere
+
+
+def test_foreign_tables(server, tmp_path):
+    """PostgreSQL imports the table of another PostgreSQL from its worker, and queries it."""
+    server.sql("CREATE DATABASE shop")
+    server.sql("CREATE TABLE t AS SELECT g AS i, g % 3 AS k FROM generate_series(1, 100) g", "shop")
+    server.sql("CREATE DATABASE far")
+    (tmp_path / "databases").write_text(line(server, "t", "shop"))
+    w = Workers(1, "--databases", str(tmp_path / "databases"), before=("env", "FPISA_DRIVER=" + parquet.engine()[1]["FPISA_DRIVER"]))
+    try:
+        server.sql(f"CREATE EXTENSION fpisa; {server_sql(w)} CREATE SCHEMA f; IMPORT FOREIGN SCHEMA public FROM SERVER far INTO f", "far")
+        for query, rows in (("SELECT k, count(*), sum(i) FROM f.t GROUP BY k ORDER BY k", [("0", "33", "1683"), ("1", "34", "1717"), ("2", "33", "1650")]),
+                            ("SELECT count(*) FROM f.t a JOIN f.t b USING (i)", [("100",)]),
+                            ("SELECT i FROM f.t WHERE i > 98 OR i = 3 ORDER BY i", [("3",), ("99",), ("100",)])):
+            assert server.sql(query, "far") == rows, query
+    finally:
+        w.close()
+        server.sql("DROP DATABASE far WITH (FORCE)")
+        server.sql("DROP DATABASE shop WITH (FORCE)")
 
 
 def test_page(server, shop, tmp_path):
