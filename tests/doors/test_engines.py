@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Follow doc/engines.md: workers on the loopback interface, a PostgreSQL with foreign tables, and each engine from PyPI"""
 import ast
+import collections
 import os
 import re
 import random
@@ -243,6 +244,28 @@ def test_catalog_aggregates(catalog):
     assert mean == pytest.approx(total / n, rel=1e-15) and "--total --value i,day" in asked(got)[0]
     got = spark.sql("SELECT k, sum(x) FROM workers.t GROUP BY k ORDER BY k DESC LIMIT 2")
     assert [tuple(r) for r in got.collect()] == [(k, double_sum(of[k])[0]) for k in (6, 5)] and "--limit" not in asked(got)[0]
+
+
+def test_catalog_texts(catalog, workers):
+    """The workers add rows by texts if text-bytes promises that the key has room. Otherwise Spark does, with the same result."""
+    spark, _ = catalog
+    rows = [(s, t, k, 2 * k + 1) for s in (None, "", "s" * 14) for t in ("a", "\u00fc" * 7) for k in (-1, 2)]
+    workers.table("texts", ["s text", "t text not null", "k int64 not null", "x int64 not null"],
+                  [('""' if s == "" else s, t, k, x) for s, t, k, x in rows])
+    common = {option: spark.conf.get(f"spark.sql.catalog.workers.{option}") for option in ("workers", "key", "command")}
+    for limit, room in ((None, {"k"}), (14, {"k", "s", "t", "s,t", "t,k"}), (15, {"k", "s", "t", "t,k"}), (30, {"k", "t"}), (31, {"k"})):
+        name = f"texts{limit or ''}"
+        options = common if limit is None else {**common, "text-bytes": limit}
+        for option, value in {"": "io.fpisa.spark.Catalog", **{f".{o}": v for o, v in options.items()}}.items():
+            spark.conf.set(f"spark.sql.catalog.{name}{option}", str(value))
+        for keys in "k", "s", "t", "s,t", "t,k", "s,t,k":
+            at = ["stk".index(key) for key in keys.split(",")]
+            want = collections.Counter()
+            for row in rows:
+                want[tuple(row[i] for i in at)] += row[3]
+            got = spark.sql(f"SELECT {keys}, sum(x) FROM {name}.texts GROUP BY {keys}")
+            assert {tuple(r)[:-1]: r[-1] for r in got.collect()} == dict(want), (limit, keys)
+            assert ("--by" in asked(got)[0]) == (keys in room), (limit, keys, asked(got))
 
 
 def test_query_6(catalog, workers, database):

@@ -19,9 +19,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public final class Catalog implements TableCatalog {
 	private String name;
 	private Program program;
-	private boolean shortTexts;
+	private int textBytes;
 
-	private record Remote(String name, StructType schema, Program program, boolean shortTexts) implements Table, SupportsRead {
+	private record Remote(String name, StructType schema, Program program, int textBytes) implements Table, SupportsRead {
 		@Override
 		public Set<TableCapability> capabilities() {
 			return Set.of(TableCapability.BATCH_READ);
@@ -29,7 +29,7 @@ public final class Catalog implements TableCatalog {
 
 		@Override
 		public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-			return new Question(program, name, schema, shortTexts);
+			return new Question(program, name, schema, textBytes);
 		}
 	}
 
@@ -37,7 +37,9 @@ public final class Catalog implements TableCatalog {
 	public void initialize(String name, CaseInsensitiveStringMap options) {
 		this.name = name;
 		program = new Program(options);
-		shortTexts = options.getBoolean("short-texts", false);
+		textBytes = options.getInt("text-bytes", Question.KEY_BYTES); // no text fits by default
+		if (textBytes < 0)
+			throw new IllegalArgumentException("text-bytes: " + textBytes + " is not a number of bytes");
 	}
 
 	@Override
@@ -57,7 +59,7 @@ public final class Catalog implements TableCatalog {
 	@Override
 	public Table loadTable(Identifier identifier) {
 		try {
-			return new Remote(identifier.name(), program.schema(identifier.name()), program, shortTexts);
+			return new Remote(identifier.name(), program.schema(identifier.name()), program, textBytes);
 		} catch (IOException e) {
 			throw new UncheckedIOException(e);
 		}

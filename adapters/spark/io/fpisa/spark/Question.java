@@ -42,23 +42,24 @@ import org.apache.spark.sql.types.StructType;
 
 /** The part of a statement that workers compute, as the options of `fpisa query run`. */
 final class Question implements SupportsPushDownV2Filters, SupportsPushDownRequiredColumns, SupportsPushDownAggregates, SupportsPushDownTopN {
-	private static final int KEY_BYTES = 32, LIMIT = 65536;
+	static final int KEY_BYTES = 32;
+	private static final int LIMIT = 65536;
 
 	private final Program program;
 	private final String table;
 	private final StructType columns;
-	private final boolean shortTexts;
+	private final int textBytes; // no text in a key has more
 	private final List<String> options = new ArrayList<>();
 	private Predicate[] pushed = {};
 	private StructType schema; // of the rows that Spark gets
 	private int[] places; // of its columns in the answer
 	private boolean together; // the workers answer together, not each for itself
 
-	Question(Program program, String table, StructType columns, boolean shortTexts) {
+	Question(Program program, String table, StructType columns, int textBytes) {
 		this.program = program;
 		this.table = table;
 		this.columns = columns;
-		this.shortTexts = shortTexts;
+		this.textBytes = textBytes;
 		schema = columns;
 		places = IntStream.range(0, columns.size()).toArray();
 	}
@@ -203,14 +204,12 @@ final class Question implements SupportsPushDownV2Filters, SupportsPushDownRequi
 		return new ArrayList<>(names);
 	}
 
-	/** Return whether the keys have room. A text may be too long, unless the catalog's option excludes that. */
+	/** Return whether the keys have room, beside a byte that tells several values apart. A text has its bytes and one more. */
 	private boolean fits(List<String> keys) {
 		int bytes = 0;
 		for (String key : keys) {
 			DataType type = columns.apply(key).dataType();
-			if (type.equals(DataTypes.StringType) && !shortTexts)
-				return false;
-			bytes += (columns.apply(key).nullable() ? 1 : 0) + (type.equals(DataTypes.StringType) ? 1 : type.defaultSize());
+			bytes += (columns.apply(key).nullable() ? 1 : 0) + (type.equals(DataTypes.StringType) ? textBytes + 1 : type.defaultSize());
 		}
 		return bytes < KEY_BYTES;
 	}
