@@ -46,7 +46,7 @@ static struct group {
 	struct fpisa_link *link, before; /* before: as it was before the manager's last message */
 	struct fake_handle handle_before[FPISA_MANAGER_JOBS];
 	int stopped, removed, failed;
-	uint64_t stopped_ns;
+	uint64_t stopped_ns, patience_ms;
 	int stopped_socket; /* number of the connection at that time; 0: none, or it has not answered yet */
 	int greeted, left;  /* numbers of the connections over which JOIN or RETURN, and LEAVE were sent */
 	int asked_socket;   /* number of the connection over which ASK was sent */
@@ -100,7 +100,9 @@ static int has_reason(const struct group *g)
 
 	if (l->error == -ETIMEDOUT && is_over(s.heard_ns, FPISA_MANAGER_SILENCE_MS))
 		return 1;
-	if (g->told & ends || g->own_failure || (l->error == s.broke && (s.broke == -EPROTO || s.broke == -EACCES)))
+	/* -EMFILE: fake_bind_error */
+	if (g->told & ends || g->own_failure || l->error == -EMFILE ||
+	    (l->error == s.broke && (s.broke == -EPROTO || s.broke == -EACCES)))
 		return 1;
 	/* The end of a connection over which another group has left does not end a group that waits for an answer. */
 	if (l->error == -ECONNRESET && s.parted && g->told_socket != s.socket && !g->told)
@@ -179,7 +181,7 @@ static void check_removed(struct group *g)
 	g->removed = 1;
 	CHECK(g->stopped);
 	CHECK(!could || g->left == s.socket || g->told & ends || s.broke_socket == s.socket ||
-	      is_over(g->stopped_ns, (g->link->joined ? LAST_WORD_MS : GIVEN_UP_MS) - 1));
+	      is_over(g->stopped_ns, g->patience_ms - 1));
 }
 
 /* -- programs -------------------------------------------------------------------------------------- */
@@ -231,6 +233,7 @@ static void leave(struct group *g)
 {
 	g->stopped = 1;
 	g->stopped_ns = s.now;
+	g->patience_ms = g->link->joined ? LAST_WORD_MS : GIVEN_UP_MS;
 	g->stopped_socket = s.answered && fake_socket[0].open ? s.socket : 0;
 	fpisa_link_stop(g->link);
 	fpisa_connection_wake(g->link->connection);
