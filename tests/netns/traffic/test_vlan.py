@@ -219,7 +219,7 @@ def test_ports_of_a_bridge_that_filters_vlans(bridged, access):
     """job add and doctor name the port of each worker. The job has the VLAN of the route if the port leaves the tag in frames."""
     net = bridged
     net.load()
-    net.agg.ip("link set br0 type bridge vlan_filtering 1")
+    net.agg.ip("link set br0 type bridge vlan_filtering 1 fdb_flush")
     net.agg.run("bridge", "vlan", "add", "dev", "br0", "vid", "7", "self")
     for r, (p, w) in enumerate(zip(net.ports, net.worker)):
         net.agg.run("bridge", "vlan", "add", "dev", p, "vid", "7", *["pvid", "untagged"] * access)
