@@ -64,16 +64,39 @@ def test_sqlite(worker, database):
     assert ask("fpisa_tables", "--columns", "name") == ["untyped", "t"]
 
 
-@pytest.mark.parametrize("price", ["real", "double", "decimal(9,2)"])
-def test_text_is_not_a_number(worker, database, price):
-    """SQLite compares a text with a number by other rules than DuckDB, so such a column is refused instead of losing rows."""
-    driver, uri = database
+def fill(uri, table, column, values):
     with sqlite3.connect(uri.removeprefix("file:")) as db:
-        db.execute("CREATE TABLE texts (price TEXT)")
-        db.executemany("INSERT INTO texts VALUES (?)", [("9.5",), ("10",)])
+        db.execute(f"CREATE TABLE {table} ({column})")
+        db.executemany(f"INSERT INTO {table} VALUES (?)", [(v,) for v in values])
     db.close()
-    ask = worker(f"texts {driver} {uri}\n", texts=f"price {price}\n")
-    assert f"texts: column price is VARCHAR, which is not converted to {price}; name another type" in ask("texts", "--where", "price>=9")
+
+
+@pytest.mark.parametrize("price", ["real", "double", "decimal(9,2)"])
+def test_texts_as_numbers(worker, database, price):
+    """SQLite compares a text with a number by other rules than DuckDB, so DuckDB evaluates the conditions."""
+    driver, uri = database
+    fill(uri, "texts", "price TEXT", ["9.5", "10", None])
+    fill(uri, "odd", "price TEXT", ["9.5", "ten"])
+    ask = worker(f"texts {driver} {uri}\nodd {driver} {uri}\n", texts=f"price {price}\n", odd=f"price {price}\n")
+    assert [float(v) for v in ask("texts", "--where", "price>=9")] == [9.5, 10]
+    assert [float(v) for v in ask("texts", "--where", "price=10")] == [10]
+    assert "odd: " in ask("odd") and "ten" in ask("odd")
+
+
+def test_dates(worker, database):
+    """Texts are compared as dates. A column without dates has NULLs, whatever type the driver gives it."""
+    driver, uri = database
+    fill(uri, "days", "day TEXT", ["2024-05-01 12:00:00", "2024-5-3", "2024-05-02"])
+    fill(uri, "none", "day TEXT", [None, None])
+    fill(uri, "empty", "day TEXT", [])
+    fill(uri, "numbers", "day", [None, 20240501])
+    tables = ("days", "none", "empty", "numbers")
+    ask = worker("".join(f"{t} {driver} {uri}\n" for t in tables), **{t: "day date\n" for t in tables})
+    assert ask("days") == ask("days", "--where", "day>=2024-04-01,day<2024-10-01") == ["2024-05-01", "2024-05-03", "2024-05-02"]
+    assert ask("days", "--where", "day=2024-05-01") == ask("days", "--where", "day<=2024-05-01") == ["2024-05-01"]
+    assert ask("days", "--where", "day=2030-01-01") == ask("empty") == ask("none", "--where", "day=2024-05-01") == []
+    assert ask("none") == ask("none", "--where", "day null") == ["", ""]
+    assert "column day: 20240501 is not a day in the years 1 to 9999" in ask("numbers")
 
 
 def test_errors(worker, database, tmp_path):

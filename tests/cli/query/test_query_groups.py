@@ -108,3 +108,12 @@ def test_statements(tmp_path):
         w.close()
     statements = said.read_text()
     assert statements.index("GROUP BY") < statements.rindex("SELECT CAST") and "ORDER BY 2 DESC NULLS FIRST LIMIT 5" in statements
+
+
+@pytest.mark.parametrize("bad", [0, ROWS // 2, ROWS - 1])
+@pytest.mark.parametrize("value", ["1e-9", "nan", "3e38"])
+def test_one_of_many_groups(worker, bad, value):
+    """If one group of many has a value that does not fit, the worker adds all rows itself. No group has gone to the master before."""
+    make(worker, [(f"key {i}", "1", value if i == bad else "1.5", str(i)) for i in range(ROWS)])
+    answers = [ask(worker, prune, "--by", "i", "--value", "x") for prune in ("workers", "none")]
+    assert answers[0] == answers[1] and len(answers[0]) == ROWS + 1, answers[0][:200]

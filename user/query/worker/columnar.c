@@ -52,7 +52,7 @@ static char *write_statement(void *columnar, struct scan_columns *columns)
 	struct columnar *b = columnar;
 	struct partition *t = b->table;
 	char *sql = NULL;
-	int err = parquet_load(&t->parquet, &t->schema, t->used, b->want.where);
+	int err = parquet_load(&t->parquet, &t->schema, t->used);
 
 	b->want.grouped &= t->parquet.rows >= GROUPS_LEAST;
 	b->grouped = b->want.grouped;

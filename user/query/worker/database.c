@@ -2,15 +2,12 @@
 /* Tables of other databases. database.h documents the functions. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "database.h"
 #include "lib/base/error.h"
-#include "lib/base/locale.h"
-#include "query/lib/decimal.h"
 
 #define BLANKS " \t\r\n"
 
@@ -101,89 +98,6 @@ static void put_from(FILE *f, const struct database *d)
 	put_name(f, at);
 }
 
-/* Return whether a text has the same meaning between quotes in every dialect of SQL. */
-static bool is_plain(const char *text, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (text[i] < ' ' || text[i] > '~' || text[i] == '\\')
-			return false;
-	return true;
-}
-
-/* Return whether the database can compare the column with the term's value. */
-static bool can_compare(const struct where_term *t, enum database_compares compares)
-{
-	switch (compares) {
-	case DATABASE_NUMBERS:
-	case DATABASE_DAYS:
-		return true;
-	case DATABASE_REALS:
-		return isfinite(t->real);
-	case DATABASE_TEXTS:
-		return t->is == WHERE_EQUAL && is_plain(t->text, t->len);
-	default:
-		return false;
-	}
-}
-
-static void put_constant(FILE *f, const struct where_term *t, const struct fpisa_column *c,
-			 enum database_compares compares)
-{
-	const __u64 wide[3] = {(__u64)t->integer, (__u64)(t->integer >> 64), (__u64)(t->integer >> 127)};
-	char digits[FPISA_DECIMAL_TEXT];
-
-	if (compares == DATABASE_REALS) {
-		fprintf(f, "%.17g", t->real);
-	} else if (compares == DATABASE_NUMBERS) {
-		fpisa_decimal_text(wide, c->scale, digits);
-		fputs(digits, f);
-	} else {
-		put_quoted(f, t->text, t->len, '\'');
-	}
-}
-
-/*
- * Write the term. Databases differ in whether NaN is greater than other values or is not comparable. The negated
- * comparison holds for NaN in both cases.
- */
-static void put_term(FILE *f, const struct where_term *t, const struct fpisa_column *c, enum database_compares compares)
-{
-	static const char *const operators[] = {"<", "<=", "=", "<>", ">=", ">"}, *const opposites[] = {">=", ">",
-													"<>", "=",
-													"<",  "<="};
-	bool opposite = compares == DATABASE_REALS && t->is >= WHERE_OTHER && t->is < WHERE_NULL;
-
-	fputs(opposite ? "NOT " : "", f);
-	put_name(f, c->name);
-	if (t->is >= WHERE_NULL) {
-		fputs(t->is == WHERE_NULL ? " IS NULL" : " IS NOT NULL", f);
-		return;
-	}
-	fprintf(f, " %s ", opposite ? opposites[t->is] : operators[t->is]);
-	put_constant(f, t, c, compares);
-}
-
-/*
- * Write the conditions that every database can evaluate. They may hold for more rows than the query selects, because
- * DuckDB evaluates all conditions again. A failure of a condition `never null` is an error of the query, so the
- * conditions after it must not remove rows.
- */
-static void put_where(FILE *f, const struct schema *schema, const struct where *where,
-		      const enum database_compares *compares)
-{
-	const char *before = " WHERE ";
-
-	for (int i = 0; where && i < where->n && where->term[i].is != WHERE_NEVER_NULL; i++) {
-		const struct where_term *t = &where->term[i];
-
-		if (t->is < WHERE_NULL && !can_compare(t, compares[t->column]))
-			continue;
-		fputs(before, f);
-		put_term(f, t, &schema->column[t->column], compares[t->column]);
-		before = " AND ";
-	}
-}
-
 /* Run the statement in the database, and create a table of its result in DuckDB. Free the statement. */
 static int copy(const struct database *d, struct engine *duckdb, FILE *f, char **sql, const char *table)
 {
@@ -214,9 +128,8 @@ int database_describe(const struct database *d, struct engine *duckdb)
 }
 
 int database_read(const struct database *d, struct engine *duckdb, const struct schema *schema,
-		  const bool used[FPISA_COLUMNS_MOST], const struct where *where, const enum database_compares *compares)
+		  const bool used[FPISA_COLUMNS_MOST])
 {
-	locale_t before = fpisa_locale_enter();
 	const char *next = "SELECT ";
 	char *sql = NULL;
 	size_t size;
@@ -232,8 +145,6 @@ int database_read(const struct database *d, struct engine *duckdb, const struct 
 		/* A query that only counts rows uses no column. */
 		fputs(*next == 'S' ? "SELECT 1 AS \"the row\"" : "", f);
 		put_from(f, d);
-		put_where(f, schema, where, compares);
 	}
-	fpisa_locale_leave(before);
 	return copy(d, duckdb, f, &sql, DATABASE_ROWS);
 }

@@ -8,16 +8,12 @@
 
 #include <stdbool.h>
 
-#include "condition.h"
 #include "engine.h"
 #include "schema.h"
 
 /* the tables in DuckDB of the columns' types and of the rows */
 #define DATABASE_TYPES "the types"
 #define DATABASE_ROWS "the rows"
-
-/* How a database compares a column with a constant, so that no row of the query is lost */
-enum database_compares { DATABASE_NEVER, DATABASE_NUMBERS, DATABASE_REALS, DATABASE_DAYS, DATABASE_TEXTS };
 
 struct database {
 	struct database *next;
@@ -37,12 +33,8 @@ const struct database *database_find(const char *name);
 /* Create DATABASE_TYPES, which has the columns and no rows. Return 0, or -errno with the message set. */
 int database_describe(const struct database *d, struct engine *duckdb);
 
-/*
- * Create DATABASE_ROWS from the columns in `used`, and from the rows that can meet the conditions. `compares` is how the
- * database compares each column. Return 0, or -errno with the message set.
- */
+/* Create DATABASE_ROWS from the columns in `used` of all rows. Return 0, or -errno with the message set. */
 int database_read(const struct database *d, struct engine *duckdb, const struct schema *schema,
-		  const bool used[FPISA_COLUMNS_MOST], const struct where *where,
-		  const enum database_compares *compares);
+		  const bool used[FPISA_COLUMNS_MOST]);
 
 #endif

@@ -134,15 +134,16 @@ static bool keeps(const char *type, const char *common, const struct fpisa_colum
 }
 
 /*
- * Return whether a text of another database can be converted. Drivers return numbers that Arrow does not have as texts,
- * and some databases store dates as texts. Such texts must be known before the rows are read, because the database has
- * compared other columns as numbers.
+ * Return whether the values of another database can be converted. Drivers return numbers that Arrow does not have as
+ * texts, and some databases store dates as texts. SQLite's driver returns a column of NULLs as integers.
  */
-static bool converts_text(const struct parquet *q, enum native is, int column, const struct fpisa_column *to)
+static bool converts_from_database(const struct parquet *q, enum native is, const struct fpisa_column *to)
 {
-	return q->database && is == TEXT &&
-	       (to->type == FPISA_COLUMN_DATE ||
-		(q->is_text[column] && (to->type == FPISA_COLUMN_DECIMAL || fpisa_column_is_float(to))));
+	if (!q->database)
+		return false;
+	return to->type == FPISA_COLUMN_DATE ?
+		       is == TEXT || is == WHOLE :
+		       is == TEXT && (to->type == FPISA_COLUMN_DECIMAL || fpisa_column_is_float(to));
 }
 
 int parquet_check(const struct parquet *q, const struct schema *schema, int column, const char *name)
@@ -161,7 +162,7 @@ int parquet_check(const struct parquet *q, const struct schema *schema, int colu
 				  q->files->file[q->unlike[column].file].name, c->name, q->unlike[column].type,
 				  q->type[column]);
 	is = native_of(q->type[column], &from);
-	if (converts(is, &from, c) || converts_text(q, is, column, c))
+	if (converts(is, &from, c) || converts_from_database(q, is, c))
 		return 0;
 	fpisa_column_type_text(c, to);
 	return fpisa_fail(-EINVAL, "%s: column %s is %s, which is not converted to %s; name another type in the schema",
@@ -450,47 +451,17 @@ int parquet_open_database(struct parquet *q, const struct database *database, st
 		      engine_do(&q->engine, "SET enable_external_access = false", NULL, database->name) ?:
 		      database_describe(database, &q->engine)						?:
 		      take_columns(q, schema, database->name);
-	for (int i = 0; !err && i < schema->n; i++)
-		q->is_text[i] = !strcmp(q->type[i], "VARCHAR");
 	return err;
 }
 
-/* Return how the database compares the column, whose described type and whose type in the schema must agree. */
-static enum database_compares compares(const struct parquet *q, const struct schema *schema, int column)
+int parquet_load(struct parquet *q, const struct schema *schema, const bool used[FPISA_COLUMNS_MOST])
 {
-	struct fpisa_column from = {0};
-	enum native is = native_of(q->type[column], &from);
-	bool exact = is == WHOLE || is == WIDE || is == DECIMAL;
-
-	switch (schema->column[column].type) {
-	case FPISA_COLUMN_INT32:
-	case FPISA_COLUMN_INT64:
-	case FPISA_COLUMN_DECIMAL:
-		return exact ? DATABASE_NUMBERS : DATABASE_NEVER;
-	case FPISA_COLUMN_REAL:
-	case FPISA_COLUMN_DOUBLE:
-		return exact || is == FLOATING ? DATABASE_REALS : DATABASE_NEVER;
-	case FPISA_COLUMN_DATE:
-		return DATABASE_DAYS;
-	case FPISA_COLUMN_TIMESTAMP:
-		return is == DATE || is == TIMESTAMP ? DATABASE_DAYS : DATABASE_NEVER;
-	default:
-		return is == TEXT ? DATABASE_TEXTS : DATABASE_NEVER;
-	}
-}
-
-int parquet_load(struct parquet *q, const struct schema *schema, const bool used[FPISA_COLUMNS_MOST],
-		 const struct where *where)
-{
-	enum database_compares how[FPISA_COLUMNS_MOST];
 	struct schema types = *schema;
 	int err;
 
 	if (!q->database || q->loaded)
 		return 0;
-	for (int i = 0; i < schema->n; i++)
-		how[i] = compares(q, schema, i);
-	err = database_read(q->database, &q->engine, schema, used, where, how);
+	err = database_read(q->database, &q->engine, schema, used);
 	q->loaded = !err;
 	if (!err)
 		err = take_columns(q, &types, q->database->name);
@@ -513,6 +484,19 @@ static void put_decimal(FILE *f, const struct fpisa_column *c)
 		name, c->precision, c->scale, c->precision, c->scale);
 }
 
+/* Write the day or time of a column of another database. A driver may return infinity as any day outside of our years. */
+static void put_day(FILE *f, const struct fpisa_column *c, const char *type, enum native is)
+{
+	const char *name = c->name;
+
+	fprintf(f, "CASE WHEN \"%s\" IS NULL THEN CAST(NULL AS %s) ", name, type);
+	if (is != WHOLE)
+		fprintf(f, "WHEN year(CAST(\"%s\" AS %s)) BETWEEN 1 AND 9999 THEN CAST(\"%s\" AS %s) ", name, type,
+			name, type);
+	fprintf(f, "ELSE CAST(error('column %s: ' || \"%s\" || ' is not a day in the years 1 to 9999') AS %s) END",
+		name, name, type);
+}
+
 /* Write an expression that converts the column to the schema's type. Texts keep their bytes. */
 static void put_column(FILE *f, const struct parquet *q, const struct schema *schema, int column)
 {
@@ -531,6 +515,8 @@ static void put_column(FILE *f, const struct parquet *q, const struct schema *sc
 		fprintf(f, "\"%s\"", c->name);
 	else if (is == TEXT && c->type == FPISA_COLUMN_DECIMAL)
 		put_decimal(f, c);
+	else if (q->database && (c->type == FPISA_COLUMN_DATE || c->type == FPISA_COLUMN_TIMESTAMP))
+		put_day(f, c, names[c->type], is);
 	else if (c->type == FPISA_COLUMN_DECIMAL)
 		fprintf(f, "CAST(\"%s\" AS DECIMAL(%u,%u))", c->name, c->precision, c->scale);
 	else if (digits)
@@ -753,7 +739,8 @@ static void put_from(FILE *f, const struct parquet *q, const struct schema *sche
 
 /*
  * Write the statement for groups up to FROM. The value times 2^PARQUET_SCALE is an integer of at most 63 bits, or the row
- * makes the statement fail. The sum of these integers is exact. A NULL also makes the statement fail.
+ * makes the statement fail, before the first group is known. The sum of these integers is exact. A NULL also makes the
+ * statement fail.
  */
 static void put_groups(FILE *f, const struct parquet *q, const struct schema *schema, const struct parquet_wanted *want)
 {
@@ -761,9 +748,9 @@ static void put_groups(FILE *f, const struct parquet *q, const struct schema *sc
 	for (int i = 0; i < want->n - 1; i++)
 		fprintf(f, "k%d, ", i);
 	fprintf(f,
-		"CASE WHEN bool_and(CAST(v AS BIGINT) = v) AND count(x) = count(*) AND count(*) < %u THEN count(*) ELSE "
-		"CAST(error('a sum is not exact') AS BIGINT) END, sum(CAST(v AS BIGINT)), min(x), max(x) FROM (SELECT *, "
-		"CAST(x AS DOUBLE) * CAST('%.17g' AS DOUBLE) AS v FROM (SELECT ",
+		"CASE WHEN count(*) < %u THEN count(*) ELSE CAST(error('a group is too large') AS BIGINT) END, "
+		"sum(CASE WHEN CAST(v AS BIGINT) = v THEN CAST(v AS BIGINT) ELSE CAST(error('a sum is not exact') AS "
+		"BIGINT) END), min(x), max(x) FROM (SELECT *, CAST(x AS DOUBLE) * CAST('%.17g' AS DOUBLE) AS v FROM (SELECT ",
 		FPISA_ROW_COUNT, ldexp(1, PARQUET_SCALE));
 	for (int i = 0; i < want->n - 1; i++) {
 		put_column(f, q, schema, want->column[i]);

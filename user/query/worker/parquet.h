@@ -29,9 +29,8 @@ struct parquet {
 	} unlike[FPISA_COLUMNS_MOST]; /* a file whose type is another and does not convert exactly; type "" if none */
 	uint64_t rows;
 	int chosen[FILES_MOST], n_chosen; /* the files that the last statement reads */
-	/* the table of another database instead of files, whether its columns are texts, and whether its rows are read */
-	const struct database *database;
-	bool is_text[FPISA_COLUMNS_MOST], loaded;
+	const struct database *database;  /* of the table, instead of files */
+	bool loaded;			  /* its rows are read */
 };
 
 /*
@@ -47,11 +46,10 @@ int parquet_open(struct parquet *q, const struct files *files, struct schema *sc
 int parquet_open_database(struct parquet *q, const struct database *database, struct schema *schema);
 
 /*
- * Read the rows of another database that can meet the conditions, with the used columns, unless they are read already.
- * This takes as long as the database. Do nothing for files. Return 0, or -errno with the message set.
+ * Read the rows of another database, with the used columns, unless they are read already. This takes as long as the
+ * database. Do nothing for files. Return 0, or -errno with the message set.
  */
-int parquet_load(struct parquet *q, const struct schema *schema, const bool used[FPISA_COLUMNS_MOST],
-		 const struct where *where);
+int parquet_load(struct parquet *q, const struct schema *schema, const bool used[FPISA_COLUMNS_MOST]);
 
 /*
  * Check that a column is in the file, and that its type can be converted to the schema's type. Return 0, or -EINVAL
