@@ -207,7 +207,7 @@ void engine_prepare(void)
 	static const char *const like_scans[] = {
 		"DESCRIBE SELECT 1 AS k",
 		"SELECT count(*) FROM (SELECT CAST('1' AS FLOAT) AS v, 'k' AS k) WHERE v > 0 GROUP BY k",
-		"SELECT k, CASE WHEN bool_and(CAST(v AS BIGINT) = v) THEN 1 ELSE error('') END, sum(CAST(v AS BIGINT)), "
+		"SELECT k, sum(CASE WHEN CAST(v AS BIGINT) = v THEN CAST(v AS BIGINT) ELSE CAST(error('') AS BIGINT) END), "
 		"min(x), max(x) FROM (SELECT *, CAST(x AS DOUBLE) * 2 AS v FROM (SELECT CAST('1' AS FLOAT) AS x, 'k' AS k)) "
 		"GROUP BY k",
 	};
