@@ -42,23 +42,8 @@ def line(server, table, database):
 def shop(server, tmp_path):
     """Return a function that starts a worker with tables of the database shop, and returns ask(TABLE, *options)."""
     server.sql("CREATE DATABASE shop")
-    started = []
-
-    def make(*tables, database="shop", **schemas):
-        (tmp_path / "databases").write_text("".join(line(server, t, database) for t in tables))
-        w = Workers(1, "--databases", str(tmp_path / "databases"), before=("env", "FPISA_DRIVER=" + parquet.engine()[1]["FPISA_DRIVER"]))
-        started.append(w)
-        for name, text in schemas.items():
-            with open(os.path.join(w.directory(0), name + ".schema"), "w") as f:
-                f.write(text)
-
-        def ask(table, *options):
-            p = subprocess.run([FPISA, "query", "run", table, "--workers", w.addresses, "--key", w.key_file, *options], capture_output=True, text=True)
-            return p.stdout.splitlines()[1:] if not p.returncode else p.stderr
-        return ask
-    yield make
-    for w in started:
-        w.close()
+    with adbc.workers(tmp_path) as make:
+        yield lambda *tables, database="shop", **schemas: make("".join(line(server, t, database) for t in tables), **schemas)
     server.sql("DROP DATABASE shop WITH (FORCE)")
 
 

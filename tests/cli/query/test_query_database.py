@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Test tables of other databases at a worker: SQLite, the file of --databases, and errors. tests/postgres/test_database.py has PostgreSQL."""
-import os
 import sqlite3
 import subprocess
 
 import pytest
 
 import adbc
-import parquet
-from foreign import FPISA, Workers
+from foreign import FPISA
 
 SCHEMA = "shop int32 not null\nday date\nprice double\nname text\n"
 ROWS = [(1, "2024-05-01", 9.99, "a"), (2, "2024-05-01", 1e30, "b"), (1, "2024-05-02", -0.5, None), (2, None, -1e30, "it's"), (2, "2024-05-03", 1.0, "")]
@@ -16,25 +14,8 @@ ROWS = [(1, "2024-05-01", 9.99, "a"), (2, "2024-05-01", 1e30, "b"), (1, "2024-05
 
 @pytest.fixture
 def worker(tmp_path):
-    """Return a function that starts a worker with these lines of --databases, and returns ask(TABLE, *options)."""
-    started = []
-
-    def make(lines, **tables):
-        path = tmp_path / "databases"
-        path.write_text(lines)
-        w = Workers(1, "--databases", str(path), before=("env", "FPISA_DRIVER=" + parquet.engine()[1]["FPISA_DRIVER"]))
-        started.append(w)
-        for name, text in tables.items():
-            with open(os.path.join(w.directory(0), name + ".schema"), "w") as f:
-                f.write(text)
-
-        def ask(table, *options):
-            p = subprocess.run([FPISA, "query", "run", table, "--workers", w.addresses, "--key", w.key_file, *options], capture_output=True, text=True)
-            return p.stdout.splitlines()[1:] if not p.returncode else p.stderr
-        return ask
-    yield make
-    for w in started:
-        w.close()
+    with adbc.workers(tmp_path) as make:
+        yield make
 
 
 @pytest.fixture
