@@ -83,7 +83,8 @@ static void take_refusal(struct fpisa_link *l, const struct fpisa_manager_refusa
 {
 	char sentence[FPISA_MESSAGE_SIZE];
 	const struct fpisa_ranks ranks = fpisa_ranks_word(r->first / 64, r->ranks);
-	int error = fpisa_manager_error(r->reason);
+	const int left = r->reason == FPISA_MANAGER_R_gone && r->index != FPISA_MANAGER_NO_JOB;
+	int error = left ? -ECONNRESET : fpisa_manager_error(r->reason);
 	struct fpisa_link_job *j;
 
 	snprintf(sentence, sizeof(sentence), "%s: %s", l->peer, without_name(l, r->text));
@@ -92,7 +93,8 @@ static void take_refusal(struct fpisa_link *l, const struct fpisa_manager_refusa
 		return;
 	}
 	j = &l->job[r->index];
-	if (j->error)
+	/* LEFT fails a later call here, as it fails the group. */
+	if (j->error || (left && j->state == FPISA_GROUP_JOB_NONE))
 		return;
 	j->error = error;
 	j->alike = j->state != FPISA_GROUP_JOB_MADE && r->reason != FPISA_MANAGER_R_failed;

@@ -509,6 +509,21 @@ def test_who_leaves_early_is_named(groups):
     assert answer["rc"] == -ECONNRESET and "rank 0 has left the group after 1 calls" in answer["error"]
 
 
+@pytest.mark.parametrize("late", [0, 1])
+@over_both
+def test_who_leaves_is_named_in_calls_of_another_type(groups, late):
+    """A rank has left before the first call of a type. Every rank gets the same error, also a rank that makes that call after the other."""
+    g = groups(3, "formats = fp32,int32,fp64")
+    one = g.start(2, "train", 2, 3, {"sum": "float32"}, {"sleep": 0.5}, {"leave": True}, hold=True)
+    others = [g.start(r, "train", r, 3, {"sum": "float32"}, *[{"sleep": 1}] * (r * late), {"sum": "int32", "anyway": True}, {"sum": "float64"}, hold=True)
+              for r in range(2)]
+    assert [one.line()["rc"] for _ in range(3)] == [0, 0, 0]
+    for other in others:
+        answers = [other.line() for _ in range(4)]
+        assert [a["rc"] for a in answers] == [0, 0, -ECONNRESET, -ECONNRESET], answers
+        assert all("rank 2 has left the group" in a["error"] and a["missing"] == 1 << 2 for a in answers[2:]), answers
+
+
 class Stub:
     """A rank that is written only from doc/manager.md, without a key, and makes no sum"""
     JOIN, RETURN, ASK, BOUND, LEAVE, PING, JOINED, BIND, JOB, LEFT, PONG = 1, 2, 3, 4, 5, 6, 18, 19, 20, 22, 24
