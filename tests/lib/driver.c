@@ -209,10 +209,10 @@ static AdbcStatusCode execute(struct AdbcStatement *s, struct ArrowArrayStream *
 	(void)s;
 	(void)n;
 	(void)e;
-	r->kind = !strncmp(asked, "DESCRIBE", 8) ? TYPES :
-		  strstr(asked, "count(*)")	 ? COUNT :
-		  strncmp(asked, "SET", 3)	 ? ROWS :
-						   NOTHING;
+	r->kind = !strncmp(asked, "DESCRIBE", 8)      ? TYPES :
+		  strstr(asked, "count(*)")	      ? COUNT :
+		  strstr(asked, "FROM read_parquet(") ? ROWS :
+							NOTHING;
 	*out = (struct ArrowArrayStream){schema, next, last_error, free_stream, r};
 	return 0;
 }

@@ -535,6 +535,7 @@ int fpisa_connection_add(struct fpisa_connection *c, struct fpisa_link *l)
 
 	pthread_mutex_lock(&c->lock);
 	l->number = c->numbers++;
+	l->since_ns = fpisa_now();
 	TAILQ_INSERT_TAIL(&c->links, l, listed);
 	l->is_listed = 1;
 	if (c->runs)

@@ -176,7 +176,8 @@ static int over(uint64_t now, uint64_t since, uint64_t limit)
 /* Fail the group if the manager stays silent while this rank waits to join or for a job. */
 static void check_manager(struct fpisa_link *l, uint64_t now)
 {
-	const uint64_t last = l->connection->heard_ns, asked = l->joined ? waits_for_job(l) : last,
+	/* A group that joins over a silent connection waits as long as over a new one. */
+	const uint64_t last = later(l->connection->heard_ns, l->since_ns), asked = l->joined ? waits_for_job(l) : last,
 		       heard = later(later(last, heard_host(l)), asked);
 	const int absent = over(now, last, FPISA_MANAGER_ABSENT_MS * MS);
 	char sentence[FPISA_MESSAGE_SIZE];

@@ -40,6 +40,7 @@ struct fpisa_link {
 	TAILQ_ENTRY(fpisa_link) listed;
 	int is_listed;
 	uint64_t number;   /* number of the group on the connection */
+	uint64_t since_ns; /* time since which the group has the connection */
 	int greeted;	   /* JOIN or RETURN has been sent over the present connection */
 	int leave_sent;	   /* LEAVE has been sent over it */
 	int last_call;	   /* the last attempt to connect began after the link was to be removed */

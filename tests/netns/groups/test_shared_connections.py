@@ -2,6 +2,7 @@
 """Test groups of a process that share its connection to the manager (options.share)."""
 import os
 import shutil
+import signal
 import struct
 import time
 
@@ -242,6 +243,21 @@ def test_restart(groups):
     for rank in ranks:
         rank.kill()
     g.settle()
+
+
+def test_join_while_the_manager_is_silent(groups, tmp_path):
+    """A join over a connection that has been silent for nearly 6 s waits as long for the manager as another join."""
+    g, go = groups(2), tmp_path / "go"
+    ranks = [g.start(r, "first", r, 2, {"sum": "float32"}, {"until": str(go)}, {"join": "second", "rank": r, "size": 2}, {"in": "second", "sum": "float32"},
+                     hold=True, share=1) for r in range(2)]
+    right(ranks, 2, 2)
+    g.manager.send_signal(signal.SIGSTOP)
+    time.sleep(5)
+    go.touch()
+    time.sleep(2.5)
+    g.manager.send_signal(signal.SIGCONT)
+    right(ranks, 2, 2)
+    assert connections(g) == 2
 
 
 def test_more_groups_than_a_connection_has(groups):
