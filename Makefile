@@ -103,11 +103,11 @@ BUILD_PACKAGES := gcc libc6-dev linux-libc-dev $(call among,clang-N,$(CLANGS)) b
 PACKAGES := $(BUILD_PACKAGES) build-essential ?$(call among,clang-N+libclang-rt-N-dev,$(OLD_CLANGS)) ?xdp-tools libcmocka-dev \
 	python3-numpy python3-pip python3-pytest python3-setuptools python3-wheel ?python3-prometheus-client pkg-config binutils \
 	ethtool locales ?gnuplot-nox ?cppcheck ?shellcheck ?sparse ?clang-format-14 man-db debhelper dh-python dpkg-dev ?lintian ?mmdebstrap ?nftables \
-	?python3-yaml ?libpython3-dev ?gcc-aarch64-linux-gnu+qemu-user
+	?python3-yaml ?libpython3-dev
 # Needed by guests with other kernels (vm/README.md)
 VM_PACKAGES := ?qemu-system-x86 ?busybox-static cpio kmod xz-utils zstd
-# Needed by arm64-long: an emulated arm64 machine
-ARM_PACKAGES := ?qemu-system-arm
+# Needed by arm64-long: a cross compiler, and emulated processes and machines
+ARM_PACKAGES := ?gcc-aarch64-linux-gnu+qemu-user ?qemu-system-arm
 # Needed to build and run images
 IMAGE_PACKAGES := ?podman ?podman-compose
 # Needed to build and test the extension for PostgreSQL (adapters/postgres/rules.mk)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Test the tree on arm64: a cross build without a warning, whose unit tests pass under qemu's user-mode emulation. The long suite also runs
-the datapath, in an arm64 kernel in a virtual machine."""
+"""Test the tree on arm64: a cross build without a warning, whose unit tests pass under qemu's user-mode emulation. The datapath runs in
+an arm64 kernel in a virtual machine."""
 import glob
 import os
 import re
@@ -18,16 +18,10 @@ UNIT = [os.path.relpath(p, setting("B")) for p in setting("UNIT").split()]
 # qemu-user lacks these system calls and socket options. Programs that need them run in the guest.
 NEED_KERNEL = {"query/test_partition", "query/test_query_master", "test_fork", "test_group", "test_shards", "test_time", "test_udp"}
 DEADLINES = {"test_time"}  # its deadlines are a second long, and an emulated machine takes longer
-SLOW = {"lab/test_tables", "test_mau", "test_mem", "test_membership", "test_misordered"}
 KERNEL = "6.1"  # a name in vm/kernels
 IN_GUEST = ["uname -srm", "fpisa resources", "FPISA_CASES=64 FPISA_ROUNDS=1 tests/prog/test_ops",
             "FPISA_ROUNDS=1 tests/prog/query/test_query", "fpisa demo --workers 2 --vector 2000",
             *(f"FPISA_SLOW=10 tests/unit/{name}" for name in sorted(NEED_KERNEL - DEADLINES))]
-
-
-def unit(name):
-    name = name.removeprefix("tests/unit/")
-    return pytest.param(name, marks=[pytest.mark.long] if name in SLOW else [])
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +65,7 @@ def test_library(sysroot, tmp_path):
     assert (p.returncode, p.stdout.strip()) == (0, "1 2.5 -3 0 1e-30"), p.stdout
 
 
-@pytest.mark.parametrize("name", [unit(path) for path in UNIT])
+@pytest.mark.parametrize("name", [path.removeprefix("tests/unit/") for path in UNIT])
 def test_unit(sysroot, name):
     if name in NEED_KERNEL:
         pytest.skip("qemu-user has not all of its system calls: test_kernel runs it (make test-long)")
@@ -79,7 +73,6 @@ def test_unit(sysroot, name):
     assert p.returncode == 0, p.stdout[-4000:]
 
 
-@pytest.mark.long
 def test_kernel(sysroot):
     """All objects load and sum, a demo runs over real packets, and the programs that qemu-user cannot run succeed in the guest."""
     p = subprocess.run([os.path.join(TOP, "vm", "arm64"), KERNEL, BUILD, *IN_GUEST], text=True, capture_output=True)

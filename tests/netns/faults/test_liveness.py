@@ -36,6 +36,7 @@ def all_wait_for(net, job, rank):
 
 
 @pytest.mark.early
+@pytest.mark.long
 def test_killed_in_ten_million(lab):
     """The calls of the other seven ranks return by the deadline, and each error names the killed rank. Afterwards a new job and the old job
     sum right."""

@@ -162,6 +162,7 @@ def weights(outs):
 
 
 @needs_torch
+@pytest.mark.long
 def test_torch(served):
     """All ranks have the same weights, bit for bit, in mode exact and in the default mode."""
     weights(outputs(start_training(served, "--steps", 2, "--mode", "exact")))

@@ -476,6 +476,7 @@ def run_torch(site, folder, each):
 
 @needs_torch
 @pytest.mark.families("ipv4", why="test_frontends.py runs PyTorch over both")
+@pytest.mark.long
 def test_torch(site, tmp_path):
     """torchrun with four processes on each of two hosts trains an unchanged program. All processes have the same weights."""
     outs = run_torch(site, tmp_path, EACH)

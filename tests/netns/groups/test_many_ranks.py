@@ -128,7 +128,7 @@ def right_answers(seed):
 
 
 @pytest.mark.families(spread=True)
-@pytest.mark.parametrize("roots", [1, 2])
+@pytest.mark.parametrize("roots", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_sums_and_a_death(site, roots):
     """96 ranks get the exact sums, and their parts of a reduce-scatter. Each host sends one contribution for each chunk. When a host's ranks
     die, the others name one of them."""

@@ -215,6 +215,7 @@ def test_two_roots(site):
 
 
 @pytest.mark.families()
+@pytest.mark.long
 def test_other_modes_at_two_roots(site):
     """Jobs that are not trees are spread over both roots. A reduce-scatter of a tree gives each rank its part."""
     with two_roots(site):

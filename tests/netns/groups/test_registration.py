@@ -465,6 +465,7 @@ def test_who_is_refused(site):
     wait_until("that it is gone", lambda: not site.net.registered())
 
 
+@pytest.mark.long
 def test_reachable_by_some(site):
     """A rank that cannot reach an aggregator gets an error that names the aggregator. The other ranks get the same sentence."""
     site.register(0)

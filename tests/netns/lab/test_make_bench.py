@@ -126,6 +126,7 @@ def test_all_parts(tmp_path):
     assert "aggregator CPU" in out and "not measured" in out
 
 
+@pytest.mark.long
 def test_topology(tmp_path):
     """A run that ended after its first point continues with the second. The links of each topology are shaped."""
     pytest.importorskip("numpy", reason="python3-numpy is not installed")
@@ -154,6 +155,7 @@ def collective(topologies, workers, size=131072, rounds=1, *more):
 
 
 @pytest.mark.parametrize("topology, ring", [("racks-2", 3), ("spread-2", 6)])
+@pytest.mark.long
 def test_racks(topology, ring):
     """The uplink of a rack of two workers has half a worker's rate, which delays all bytes beyond the first bucket. With neighbours in
     different racks, a ring carries each of its two workers' vectors over it."""
@@ -167,6 +169,7 @@ def test_racks(topology, ring):
     assert p.returncode == 2 and "racks-K takes one number of workers, and no other topology" in p.stderr
 
 
+@pytest.mark.long
 def test_hosts():
     """With two ranks on each of two hosts, a host's link carries one vector in each direction. In a smaller vector, the frames that
     are sent again have a larger share."""

@@ -47,6 +47,7 @@ def lacking(out):
 
 
 @pytest.mark.early
+@pytest.mark.long
 def test_short(lab):
     """A run draws everything that it can draw at random, or a longer run does."""
     net = lab(workers=0)

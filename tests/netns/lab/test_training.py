@@ -30,6 +30,7 @@ def test_exact_has_the_bits_of_mem(lab, tmp_path):
     assert found["workers"] == 8 and found["steps"] == STEPS and "INEXACT" in found["flags"]
 
 
+@pytest.mark.long
 def test_program(tmp_path):
     """The program prints a line for the machine and a line for each run. The records equal the output."""
     record = tmp_path / "network.jsonl"
@@ -54,6 +55,7 @@ def quantise():
         pytest.skip(f"{library} is not there; make test-build")
 
 
+@pytest.mark.long
 def test_cost(quantise, tmp_path):
     """Every contender runs under a quota that throttles it. The records equal the output."""
     record = tmp_path / "cost.jsonl"
@@ -70,6 +72,7 @@ def test_cost(quantise, tmp_path):
     assert all(x["sum_to_switchml"] > 0 and x["samples_to_switchml"] > 0 for x in lines if x["contender"] == "fpisa")
 
 
+@pytest.mark.long
 def test_cost_is_stopped(quantise):
     """If the program that measures cost is stopped, its control groups are removed too."""
     with subprocess.Popen([*COST, "--rounds", "1000"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as p:

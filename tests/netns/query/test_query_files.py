@@ -42,6 +42,7 @@ def scan_of(q):
     return children(q.workers[0].pid)[0]
 
 
+@pytest.mark.long
 def test_parquet_takes_long(asked, tmp_path):
     """A query waits as long as the driver computes, whatever the query's timeout is."""
     q = asked

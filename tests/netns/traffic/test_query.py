@@ -47,7 +47,7 @@ def grouped(rows):
     return [[key, *g] for key, g in sorted(groups.items())]
 
 
-@pytest.mark.parametrize("limit, token", [(KEYS, "0"), (KEYS // 2, "0"), (KEYS // 2, "c0ffee")])
+@pytest.mark.parametrize("limit, token", [(KEYS, "0"), pytest.param(KEYS // 2, "0", marks=pytest.mark.long), (KEYS // 2, "c0ffee")])
 def test_table(lab, limit, token):
     """With room for every group or for half of them no row is lost or counted twice, because the master adds the other groups. With a
     token, frames have tags."""
@@ -67,7 +67,7 @@ def test_table(lab, limit, token):
     net.fpisa("query", "del", 5)
 
 
-@pytest.mark.parametrize("options", [(), ("--ascending",), ("--ties",)])
+@pytest.mark.parametrize("options", [(), pytest.param(("--ascending",), marks=pytest.mark.long), ("--ties",)])
 def test_topn(lab, options):
     net = lab(workers=3)
     net.load()
@@ -84,7 +84,7 @@ def test_topn(lab, options):
     net.fpisa("query", "del", 5)
 
 
-@pytest.mark.parametrize("kind, options", [("join", ()), ("table", ("--limit", 5)), ("topn", ("--limit", 300))])
+@pytest.mark.parametrize("kind, options", [("join", ()), pytest.param("table", ("--limit", 5), marks=pytest.mark.long), pytest.param("topn", ("--limit", 300), marks=pytest.mark.long)])
 def test_filter(lab, kind, options):
     """The small table has every fourth key. If these keys are sent first, the aggregator prunes rows outside the join."""
     net = lab(workers=3)

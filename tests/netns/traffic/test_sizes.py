@@ -33,7 +33,7 @@ def test_staged(lab, count):
     assert c["v_result"] == -(-count // 256) and c["mau4"] == 8 * c["v_result"]
 
 
-@pytest.mark.parametrize("workers", [1, 17, 64])
+@pytest.mark.parametrize("workers", [1, 17, pytest.param(64, marks=pytest.mark.long)])
 def test_other_numbers_of_workers(lab, workers):
     """Sums work with one worker, with more workers than a header can list in order, and with as many workers as a job allows."""
     net = lab(workers=workers)
