@@ -135,7 +135,7 @@ def test_duckdb(data):
     duckdb = pytest.importorskip("duckdb")
     import fpisa.duckdb
     t = table(data)  # noqa: F841
-    con = fpisa.duckdb.register(duckdb.connect())
+    con = fpisa.duckdb.register(fpisa.duckdb.register(duckdb.connect()))
     con.execute("SET threads = 2; CREATE TABLE t AS SELECT * FROM t")
     assert con.execute("SELECT fpisa_sum(x), fpisa_mean(x) FROM t").fetchone() == (data.total, fpisa.mean(t["x"]))
     assert dict(con.execute("SELECT k, fpisa_sum(x) FROM t GROUP BY k").fetchall()) == data.sums

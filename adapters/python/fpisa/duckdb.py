@@ -34,7 +34,11 @@ def _over(call: Any, type_: pyarrow.DataType) -> Any:
 
 
 def register(connection: Any) -> Any:
-    """Register the functions. Return the connection. fpisa_value(partial) returns the number that a partial represents."""
+    """Register the functions, unless the connection has them. Return the connection. fpisa_value(partial) returns the number
+    that a partial represents.
+    """
+    if connection.execute("SELECT 1 FROM duckdb_functions() WHERE function_name = 'fpisa_sum_list'").fetchone():
+        return connection
     for name, (takes, gives, type_, call) in AGGREGATES.items():
         function = name if name == "fpisa_value" else name + "_list"
         connection.create_function(function, _over(call, type_), [takes], gives, type="arrow")
