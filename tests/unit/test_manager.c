@@ -382,6 +382,8 @@ static int remove_file(void **state)
 	return 0;
 }
 
+#define WITH_FILE(test) cmocka_unit_test_setup_teardown(test, make_file, remove_file)
+
 static void write_file(const char *text)
 {
 	FILE *f = fopen(file, "w");
@@ -913,13 +915,13 @@ int main(void)
 		cmocka_unit_test(bounds),
 		cmocka_unit_test(elements_that_fit),
 		cmocka_unit_test(errors),
-		cmocka_unit_test_setup_teardown(keys_are_read, make_file, remove_file),
-		cmocka_unit_test_setup_teardown(refused_keys, make_file, remove_file),
-		cmocka_unit_test_setup_teardown(new_keys, make_file, remove_file),
-		cmocka_unit_test(a_key_that_does_not_fit),
-		cmocka_unit_test(a_file_that_is_full),
-		cmocka_unit_test(keys_at_once),
-		cmocka_unit_test(no_more_files),
+		WITH_FILE(keys_are_read),
+		WITH_FILE(refused_keys),
+		WITH_FILE(new_keys),
+		WITH_FILE(a_key_that_does_not_fit),
+		WITH_FILE(a_file_that_is_full),
+		WITH_FILE(keys_at_once),
+		WITH_FILE(no_more_files),
 		cmocka_unit_test(by_a_key),
 		cmocka_unit_test(keys_change_under_a_connection),
 		cmocka_unit_test(an_end_is_told_again),
