@@ -48,7 +48,7 @@ def configure(host: Optional[str] = None, name: str = "torch", *, key_file: Unio
     name      the first part of the group's name at the manager. A random number follows
     mode      "default" means fpisa64, which rounds averages of gradients correctly. "exact" rounds all averages correctly,
               but is slower
-    broadcast who broadcasts tensors of the CPU: "gloo", or "fpisa", which is faster if the aggregator is a switch (doc/torch.md)
+    broadcast the library that broadcasts CPU tensors: "gloo", or "fpisa", which is faster in some networks (doc/torch.md)
     overflow  what to do if a sum is beyond the type's range: "flag" gives an infinite or saturated result (doc/numbers.md),
               "error" raises an exception
 
