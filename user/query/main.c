@@ -48,7 +48,7 @@ static const struct verb verbs[] = {
 	 "                     and its rows in TABLE.csv, TABLE.tbl (TPC-H), TABLE.parquet, or a directory TABLE of\n"
 	 "                     Parquet files; Parquet does not need a schema\n"
 	 "  --key FILE         file of the keys whose holders are served; default $FPISA_KEY\n"
-	 "  --driver FILE      DuckDB's library, which reads Parquet; default $FPISA_DRIVER, else libduckdb.so\n"
+	 "  --driver FILE      DuckDB's library, for Parquet and --databases; default $FPISA_DRIVER or libduckdb.so\n"
 	 "  --databases FILE   file of tables in other databases, with a line NAME DRIVER URI [TABLE] for each.\n"
 	 "                     DRIVER is the file of the database's ADBC driver; TABLE is NAME by default\n"
 	 "  --listen ADDR      address to listen on; default all addresses, IPv4 and IPv6\n"

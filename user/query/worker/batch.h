@@ -65,7 +65,8 @@ int batch_value(struct batch *b, int i, const struct fpisa_column *c, uint32_t f
 #define BATCH_STEPS (BATCH_TERMS + 2)
 
 /*
- * Let the rows of the slice be those of step `step` for their groups, whose columns begin at column `i`. Rows of the first step also have the counts. null[] marks rows that are not necessary.
+ * Let the rows of the slice be those of step `step` for their groups, whose columns begin at column `i`. Rows of the
+ * first step also have the counts. null[] marks rows that are not necessary.
  */
 void batch_group(struct batch *b, int i, int step, uint32_t form);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tables of other databases, which the file of the worker's option --databases names. An ADBC driver reads the rows. They become a table
- * of DuckDB in memory, which has a scan's rows until the scan ends.
+ * Tables of other databases, which the file of the worker's option --databases names. An ADBC driver reads the rows. They
+ * become a table of DuckDB in memory, which has a scan's rows until the scan ends.
  */
 #ifndef FPISA_QUERY_DATABASE_H
 #define FPISA_QUERY_DATABASE_H

@@ -7,8 +7,9 @@
 #define LISTING_SCHEMA "name text not null"
 
 /*
- * Write the names of the directory's tables as CSV to a new file without a name. A table has a schema, is a Parquet
- * file or a directory of Parquet files without a schema, or is in another database. Return the descriptor of the file, or -errno with the message set.
+ * Write the names of the worker's tables as CSV to a new file without a name. A table has a schema, is a Parquet file or
+ * a directory of Parquet files without a schema, or is in another database. Return the descriptor of the file, or -errno
+ * with the message set.
  */
 int listing_to_csv(int directory);
 

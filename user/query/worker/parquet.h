@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Parquet files as a table, or the table of another database. This covers the columns that DuckDB finds in the files and in the names of their
- * directories, and the statements that read them. A statement converts each column to the schema's type exactly, or
- * rounds the value once.
+ * Parquet files as a table, or the table of another database. This covers the columns that DuckDB finds in the files and
+ * in the names of their directories, and the statements that read them. A statement converts each column to the schema's
+ * type exactly, or rounds the value once.
  */
 #ifndef FPISA_QUERY_PARQUET_H
 #define FPISA_QUERY_PARQUET_H
