@@ -406,9 +406,9 @@ def test_default_min_bytes(cluster):
 
 @pytest.mark.parametrize("env, why", [
     ({"FPISA_MANAGER": ""}, "FPISA_MANAGER is not set; set it to the host of fpisa serve"),
-    ({"FPISA_MODE": "fast"}, "FPISA_MODE is 'fast'; it must be fpisa or fpisa-a or fpisa64 or exact"),
-    ({"FPISA_MIN_BYTES": "1k"}, "FPISA_MIN_BYTES is '1k'; it must be a number of bytes"),
-    ({"FPISA_TWO_LEVELS": 2}, "FPISA_TWO_LEVELS is '2'; it must be 0 or 1"),
+    pytest.param({"FPISA_MODE": "fast"}, "FPISA_MODE is 'fast'; it must be fpisa or fpisa-a or fpisa64 or exact", marks=pytest.mark.long),
+    pytest.param({"FPISA_MIN_BYTES": "1k"}, "FPISA_MIN_BYTES is '1k'; it must be a number of bytes", marks=pytest.mark.long),
+    pytest.param({"FPISA_TWO_LEVELS": 2}, "FPISA_TWO_LEVELS is '2'; it must be 0 or 1", marks=pytest.mark.long),
 ])
 def test_said_once(cluster, env, why):
     """Settings belong to a process, so its communicators do not repeat the messages. Rank 0 prints three messages, and each half prints one
