@@ -106,22 +106,23 @@ static int load(void **library, const char *table)
 
 static struct engine prepared;
 
-/* `async` is whether the driver knows the threads for reads of files, which are not needed. */
-static int connect_to(struct engine *e, void *library, bool async, const char *table)
+/* Connect through the driver, with these names and values of options of its database. Close the engine if that fails. */
+static int connect_to(struct engine *e, AdbcDriverInitFunc init, const char *const (*option)[2], int n,
+		      const char *table)
 {
-	AdbcDriverInitFunc init = (AdbcDriverInitFunc)dlsym(library, ENTRY);
 	struct AdbcError error = {0};
+	int err;
 
-	if (!init)
-		return fpisa_fail(-ENOENT,
-				  "%s: the driver has no function " ENTRY "; give DuckDB's library to --driver", table);
-	if (init(ADBC_VERSION_1_0_0, &e->driver, &error) || e->driver.DatabaseNew(&e->database, &error) ||
-	    e->driver.DatabaseSetOption(&e->database, "threads", "1", &error) ||
-	    (async && e->driver.DatabaseSetOption(&e->database, "async_threads", "0", &error)) ||
-	    e->driver.DatabaseInit(&e->database, &error) || e->driver.ConnectionNew(&e->connection, &error) ||
-	    e->driver.ConnectionInit(&e->connection, &e->database, &error))
-		return failed(&error, table);
-	return 0;
+	*e = (struct engine){0};
+	err = init(ADBC_VERSION_1_0_0, &e->driver, &error) || e->driver.DatabaseNew(&e->database, &error);
+	for (int i = 0; !err && i < n; i++)
+		err = e->driver.DatabaseSetOption(&e->database, option[i][0], option[i][1], &error);
+	if (!err && !e->driver.DatabaseInit(&e->database, &error) && !e->driver.ConnectionNew(&e->connection, &error) &&
+	    !e->driver.ConnectionInit(&e->connection, &e->database, &error))
+		return 0;
+	err = failed(&error, table);
+	engine_close(e);
+	return err;
 }
 
 /* Run statements whose failure does not matter. */
@@ -148,20 +149,22 @@ static void set_up(struct engine *e, const char *table)
 
 static int open_new(struct engine *e, const char *table)
 {
+	/* The threads for reads of files are not needed. DuckDB before version 2 does not know them. */
+	static const char *const options[][2] = {{"threads", "1"}, {"async_threads", "0"}};
+	AdbcDriverInitFunc init;
 	void *library;
 	int err = load(&library, table);
 
 	if (err)
 		return err;
-	err = connect_to(e, library, true, table);
-	if (err) {
-		/* DuckDB before version 2 has no async_threads. */
-		engine_close(e);
-		err = connect_to(e, library, false, table);
-	}
+	init = (AdbcDriverInitFunc)dlsym(library, ENTRY);
+	if (!init)
+		return fpisa_fail(-ENOENT,
+				  "%s: the driver has no function " ENTRY "; give DuckDB's library to --driver", table);
+	err = connect_to(e, init, options, 2, table);
 	if (err)
-		engine_close(e);
-	else
+		err = connect_to(e, init, options, 1, table);
+	if (!err)
 		set_up(e, table);
 	return err;
 }
@@ -177,10 +180,8 @@ int engine_connect(struct engine *e, const char *library, const char *uri, const
 {
 	void *driver = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
 	AdbcDriverInitFunc init = driver ? (AdbcDriverInitFunc)dlsym(driver, ADBC_ENTRY) : NULL;
-	struct AdbcError error = {0};
 	const char *why;
 
-	*e = (struct engine){0};
 	if (!driver) {
 		why = dlerror();
 		return fpisa_fail(-ENOENT, "%s: cannot load the ADBC driver: %.200s; correct the file of --databases",
@@ -189,16 +190,7 @@ int engine_connect(struct engine *e, const char *library, const char *uri, const
 	if (!init)
 		return fpisa_fail(-ENOENT, "%s: %.200s has no function " ADBC_ENTRY ", so it is not an ADBC driver",
 				  table, library);
-	if (init(ADBC_VERSION_1_0_0, &e->driver, &error) || e->driver.DatabaseNew(&e->database, &error) ||
-	    e->driver.DatabaseSetOption(&e->database, "uri", uri, &error) ||
-	    e->driver.DatabaseInit(&e->database, &error) || e->driver.ConnectionNew(&e->connection, &error) ||
-	    e->driver.ConnectionInit(&e->connection, &e->database, &error)) {
-		int err = failed(&error, table);
-
-		engine_close(e);
-		return err;
-	}
-	return 0;
+	return connect_to(e, init, &(const char *const[2]){"uri", uri}, 1, table);
 }
 
 void engine_prepare(void)

@@ -444,14 +444,12 @@ int parquet_open(struct parquet *q, const struct files *files, struct schema *sc
 int parquet_open_database(struct parquet *q, const struct database *database, struct schema *schema)
 {
 	static const struct files none;
-	int err;
 
 	*q = (struct parquet){.files = &none, .database = database};
-	err = engine_open(&q->engine, database->name)							?:
-		      engine_do(&q->engine, "SET enable_external_access = false", NULL, database->name) ?:
-		      database_describe(database, &q->engine)						?:
-		      take_columns(q, schema, database->name);
-	return err;
+	return engine_open(&q->engine, database->name)							 ?:
+		       engine_do(&q->engine, "SET enable_external_access = false", NULL, database->name) ?:
+		       database_describe(database, &q->engine)						 ?:
+		       take_columns(q, schema, database->name);
 }
 
 int parquet_load(struct parquet *q, const struct schema *schema, const bool used[FPISA_COLUMNS_MOST])
