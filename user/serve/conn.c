@@ -367,11 +367,13 @@ static void outside_text(struct fpisa_address address, char text[FPISA_MANAGER_T
  */
 static bool refuse_now(struct conns_of *s, struct conn_member *member, const struct fpisa_manager_message *m)
 {
-	const bool key = fpisa_channel_key_removed(member->conn->channel);
 	char text[FPISA_MANAGER_TEXT];
+	bool key;
 
-	if ((m->type != FPISA_MANAGER_JOIN && m->type != FPISA_MANAGER_RETURN) || is_member(member) ||
-	    (!key && manager_network_allowed(s->manager->policy, &member->caller.address)))
+	if ((m->type != FPISA_MANAGER_JOIN && m->type != FPISA_MANAGER_RETURN) || is_member(member))
+		return false;
+	key = fpisa_channel_key_removed(member->conn->channel);
+	if (!key && manager_network_allowed(s->manager->policy, &member->caller.address))
 		return false;
 	if (key)
 		snprintf(text, sizeof(text),
