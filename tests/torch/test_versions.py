@@ -10,7 +10,8 @@ import pytest
 
 from conftest import BUILD, TOP
 
-NEWEST, OLDEST, DEBIAN = "2.15.0", "2.4.1", ""
+NEWEST = subprocess.check_output(["make", "-s", "--no-print-directory", "-C", TOP, "print-TORCH_NEWEST"], text=True).strip()  # as in `make test`
+OLDEST, DEBIAN = "2.4.1", ""
 FRAMEWORKS = ["accelerate==1.15.0", "lightning==2.6.6"]
 THEIR_NEEDS = ["huggingface_hub", "lightning-utilities", "packaging", "psutil", "pyyaml", "safetensors", "torchmetrics", "tqdm"]
 TESTS = os.path.join(TOP, "tests", "netns", "training")
